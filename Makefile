@@ -9,11 +9,12 @@ BIN := .venv/bin
 reproduce: .venv/installed  ## every experiment of the paper; leaves results/report.html, and goes on where it was stopped
 	$(BIN)/gappletron reproduce --out results
 
-test: .venv/installed  ## everything that CI runs: linter, types, layers, tests, examples
-	@$(MAKE) .venv-lowest/installed & \
-	$(BIN)/ruff format --check src tests benchmarks docs/*.py && \
-	$(BIN)/ruff check src tests benchmarks docs && $(BIN)/mypy && $(BIN)/lint-imports; \
-	status=$$?; wait; exit $$status  # the second environment is set up beside the linters
+test:  ## everything that CI runs: linter, types, layers, tests, examples
+	@$(MAKE) --jobs=2 .venv/installed .venv-lowest/installed
+	$(BIN)/ruff format --check src tests benchmarks docs/*.py
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --doctest-modules src tests
 	$(MAKE) test-lowest
 

@@ -25,9 +25,7 @@ from gappletron.data.prepared import prepare_chunks
 from gappletron.graphs.open import open_graph
 from gappletron.kernel.compiling import entry
 from gappletron.kernel.state import Sizes, State
-from gappletron.play.rounds import draw, new_tally
-from gappletron.play.values import Played
-from gappletron.play.watch import (
+from gappletron.play.monitor_state import (
     ALARM_SINCE,
     BLOCKS,
     SLOTS,
@@ -35,6 +33,8 @@ from gappletron.play.watch import (
     bound_total,
     share_alpha,
 )
+from gappletron.play.monitor_values import Played
+from gappletron.play.rounds import draw, new_tally
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PICTURE = ROOT / "docs" / "monitoring.md", ROOT / "docs" / "monitoring.png"
@@ -43,7 +43,7 @@ CHECKS = 7
 """The checks before those of the classes: four totals, two windows, the alarm."""
 
 
-def cover(watch, watched, sight, graph, P, greedy, labels, draws, adaptive, delay, actions, truth, recent, missed):
+def cover(watch, watched, plan, graph, P, greedy, labels, draws, adaptive, delay, actions, truth, recent, missed):
     """Play rounds whose feedback comes `delay` rounds late, and note in `missed` which bounds were ever wrong.
 
     With `adaptive` 1, the label of a round is the one of least propensity whenever the label before was hidden.
@@ -60,14 +60,14 @@ def cover(watch, watched, sight, graph, P, greedy, labels, draws, adaptive, dela
         if t % size == 0:
             for i in range(2):
                 recent[t // size % BLOCKS, i] = 0.0
-        watch.note_action(watched, sight, graph, Played(t, P[t], own, greedy[t], a))
-        if not sight.shows[a]:
+        watch.note_action(watched, plan, graph, Played(t, P[t], own, greedy[t], a))
+        if not plan.shows[a]:
             add_truth(graph, a, greedy[t], labels[t], truth, recent[t // size % BLOCKS])
         s = t - delay
-        if s >= 0 and sight.shows[actions[s]]:
+        if s >= 0 and plan.shows[actions[s]]:
             y = labels[s]
             seen = y if graph.visible[actions[s], y] else -1
-            watch.note_feedback(watched, sight, graph, Played(s, P[s], own, greedy[s], actions[s]), seen)
+            watch.note_feedback(watched, plan, graph, Played(s, P[s], own, greedy[s], actions[s]), seen)
             slot = s // size % BLOCKS if s // size > t // size - BLOCKS else BLOCKS
             add_truth(graph, actions[s], greedy[s], y, truth, recent[slot])
         check_totals(watched, graph, watch.alpha, max(0, t // size - (BLOCKS - 1)), truth, recent, missed)
@@ -213,7 +213,7 @@ class Coverage:
             state = State(watch.declare(), Sizes(1, K, N))
             truth, recent = np.zeros(4 + 4 * K), np.zeros((SLOTS, 2))
             arguments = (
-                watch, state.tuple, watch.sight(graph), graph.arrays, P, greedy, y, rng.random(rounds),
+                watch, state.tuple, watch.plan(graph), graph.arrays, P, greedy, y, rng.random(rounds),
                 int(labels == "reacting"), delay, np.zeros(rounds, np.int64), truth, recent, self.missed[run],
             )  # fmt: skip
             kernel = kernel or entry(cover, *arguments)
@@ -294,7 +294,7 @@ WINDOWS = (1_000, 4_000, 10_000, 40_000)
 WATCHED = ("full", "filtering", "label-efficient", "bandit")
 
 
-def ring(watch, watched, sight, graph, P, greedy, labels, draws, rung):
+def ring(watch, watched, plan, graph, P, greedy, labels, draws, rung):
     """Play rounds until the alarm rings, and note before which round that was."""
     own = P[0, :0]
     for t in range(labels.size):
@@ -304,7 +304,7 @@ def ring(watch, watched, sight, graph, P, greedy, labels, draws, rung):
             return
         a = draw(P[t], draws[t])
         seen = labels[t] if graph.visible[a, labels[t]] else -1
-        watch.note_round(watched, sight, graph, Played(t, P[t], own, greedy[t], a), seen)
+        watch.note_round(watched, plan, graph, Played(t, P[t], own, greedy[t], a), seen)
 
 
 def alarms(graph: FeedbackGraph, window: int, rates: np.ndarray, runs: int, seed: int = 0) -> np.ndarray:
@@ -323,7 +323,7 @@ def alarms(graph: FeedbackGraph, window: int, rates: np.ndarray, runs: int, seed
         P = distributions("constant", graph, greedy, rng)
         state = State(watch.declare(), Sizes(1, K, graph.n_actions))
         arguments = (
-            watch, state.tuple, watch.sight(graph), graph.arrays, P, greedy, y, rng.random(rounds), rung[run : run + 1],
+            watch, state.tuple, watch.plan(graph), graph.arrays, P, greedy, y, rng.random(rounds), rung[run : run + 1],
         )  # fmt: skip
         kernel = kernel or entry(ring, *arguments)
         kernel(*arguments)

@@ -17,7 +17,7 @@ import numpy as np
 
 from gappletron import FeedbackGraph, Online
 from gappletron.online.events import pack_decision
-from gappletron.online.folder import FolderStore
+from gappletron.online.folder_store import FolderStore
 from gappletron.online.store import Group
 
 REPEATS = 5
@@ -137,7 +137,7 @@ def rounds(folder: Path) -> None:
         f"{'act_many + learn_many of 200, per decision':<55}",
         f"{(time.perf_counter() - start) / 2e4 * 1e6:8.1f} microseconds",
     )
-    model._access.journal.store.close()
+    model._contents.journal.store.close()
     start = time.perf_counter()
     again = Online.open(folder / "os")
     spent = time.perf_counter() - start

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gappletron.cli.demo import Comparison, draw, list_settings
+from gappletron.cli.demo import draw, list_comparisons
 
 PICTURE = Path(__file__).with_name("demo.png")
 
 if __name__ == "__main__":
-    comparison = Comparison(list_settings()[0], orders=20)
+    comparison = list_comparisons(orders=20)[0]
     for _ in comparison:
         pass
     draw([comparison.histories()], PICTURE)

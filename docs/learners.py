@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import gappletron
 from gappletron import named, names
-from gappletron.cli.learners import show_parameters
 
 PAGE = Path(__file__).with_name("learners.md")
 BEGIN, END = "<!-- begin of the table made by `python docs/learners.py` -->\n", "<!-- end of the table -->\n"
@@ -120,10 +119,12 @@ def table() -> str:
     for name in names():
         learner = named(name)
         summary = (inspect.getdoc(type(learner)) or "").split("\n\n", maxsplit=1)[0].replace("\n", " ")
+        fields = learner._asdict().items()
+        shown = [f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}" for key, value in fields]
         cells = [
             f"`{name}`",
             learner.setting,
-            f"`{show_parameters(learner)}`",
+            f"`{', '.join(shown) or 'none'}`",
             summary,
             learner.new_class,
             learner.reference,

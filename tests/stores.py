@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from gappletron import UserError
 from gappletron.online.store import Group, Store
-from gappletron.play import saved
-from gappletron.play.saved import Rebuild
+from gappletron.play import archive
+from gappletron.play.archive import Rebuild
 
 T = TypeVar("T")
 
@@ -50,10 +50,10 @@ class MemoryStore(Store):
         return sorted(self._snapshots)
 
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._snapshots[at] = saved.to_bytes(kind, header, arrays)
+        self._snapshots[at] = archive.to_bytes(kind, header, arrays)
 
     def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        return saved.from_bytes(self._snapshots[at], kind, rebuilt)
+        return archive.from_bytes(self._snapshots[at], kind, rebuilt)
 
     def drop_snapshot(self, at: int) -> None:
         del self._snapshots[at]

@@ -48,11 +48,10 @@ from gappletron.kernel import compiling
 from gappletron.kernel.compiling import prepare
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.online import events
-from gappletron.online.folder import FolderStore, read_groups
+from gappletron.online.folder_store import FolderStore, read_groups
 from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.results import Outcome, Result
 from gappletron.paper.store import Store, read_results
-from gappletron.play import player_files
 from gappletron.service.client import Client
 
 
@@ -220,6 +219,12 @@ def check_log(place, acted, learned, pending=50):
         assert set(undisturbed.differences(last)) <= {"watch.curve", "answers.sizes", "answers.bytes"}
 
 
+def wait_for_snapshot(model):
+    """Return when no snapshot is being stored."""
+    with model._contents.journal._snapshotting:
+        pass
+
+
 def raise_struck(_):
     raise Struck
 
@@ -310,7 +315,7 @@ def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
     effects, struck = [], {"act": 0, "learn": 0}
 
     def check():
-        assert not model._access.lock._is_owned(), "a lock that is never released"
+        assert not model._lock._is_owned(), "a lock that is never released"
 
     with lightning() as strike_after:
         while sum(struck.values()) < strikes:
@@ -352,7 +357,7 @@ def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
             receipt = next(receipt for receipt in again.pending if receipt.serial == effect[1])
             again.learn(receipt, effect[2])
     assert [receipt.serial for receipt in again.pending] == [receipt.serial for receipt in model.pending]
-    (about, arrays), (told, others) = player_files.describe(model._player), player_files.describe(again._player)
+    (about, arrays), (told, others) = model._player.engine.describe(), again._player.engine.describe()
     assert about == told
     assert {name: array.tobytes() for name, array in arrays.items()} == {
         name: array.tobytes() for name, array in others.items()
@@ -387,7 +392,7 @@ def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, folder=None
             strike_after(0)
         except Struck:
             struck[kind] += 1
-        assert not model._access.lock._is_owned(), "a lock that is never released"
+        assert not model._lock._is_owned(), "a lock that is never released"
 
     with lightning() as strike_after:
         while sum(struck.values()) < strikes or min(struck.values()) == 0:
@@ -424,8 +429,8 @@ def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, folder=None
     if folder is not None:
         model.act(rows[0])  # what an interrupted call has done is stored with the next one
         again.act(rows[0])
-        model._access.journal.wait()
-        model._access.journal.store.close()
+        wait_for_snapshot(model)
+        model._contents.journal.store.close()
         for replay in ("first", "last"):
             found = Online.from_journal(folder, replay=replay)
             assert found.differences(model) == []
@@ -562,7 +567,7 @@ def _flipped_stores(count, rng, folder):
             assert read_results(folder) == expected
         try:
             with Store(folder) as store:
-                damaged = store.remove_damaged()
+                damaged = store.damaged
                 found = store.finished(tasks, compiling.source_hash())
                 assert all(found[result.task.id] == result for result in expected if result.task.id in found)
                 assert bool(damaged) == (len(found) < len(expected))
@@ -726,7 +731,7 @@ def interrupted_looks(strikes, seed):
         model.learn(receipt, receipt.action)
     wanted, about = (
         (model.predict_many(rows), model.probabilities(rows).tobytes()),
-        player_files.describe(model._player),
+        model._player.engine.describe(),
     )
     struck = 0
     with lightning() as strike_after:
@@ -738,9 +743,9 @@ def interrupted_looks(strikes, seed):
                 strike_after(0)
             except Struck:
                 struck += 1
-            assert not model._access.lock._is_owned()
+            assert not model._lock._is_owned()
     assert (model.predict_many(rows), model.probabilities(rows).tobytes()) == wanted
-    assert player_files.describe(model._player)[0] == about[0]
+    assert model._player.engine.describe()[0] == about[0]
 
 
 def interrupted_parsing(strikes, seed, folder):
@@ -1016,8 +1021,8 @@ def _random_change(model, rng, limit):
 
 def crash(model):
     """What a kill leaves of a model with a journal: the files as they are, the lock free."""
-    model._access.journal.wait()
-    model._access.journal.store.close()
+    wait_for_snapshot(model)
+    model._contents.journal.store.close()
 
 
 def shared_journal(seed, folder, threads=4, seconds=0.5):

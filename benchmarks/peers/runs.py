@@ -81,14 +81,14 @@ class Options(NamedTuple):
     """The allowance of each run."""
 
 
-def our_settings() -> list[Setting]:
+def use_figure_style() -> list[Setting]:
     """All our learners."""
     return [settings.ours(learner) for learner in settings.OURS]
 
 
 def prepared_tasks(stream: str, graph: str, options: Options, bests: list[recorded.Best]) -> list[Task]:
     """The runs on a prepared stream: ours, the peers' defaults, and the settings that were best in hindsight."""
-    players = our_settings()
+    players = use_figure_style()
     if options.with_peers:
         players += settings.default_peers(graph, streams.classes_of(stream))
         players += recorded.tuned_settings(stream, graph, bests)
@@ -97,7 +97,7 @@ def prepared_tasks(stream: str, graph: str, options: Options, bests: list[record
 
 def raw_tasks(stream: str, graph: str, options: Options) -> list[Task]:
     """The runs on a raw stream: ours, and the peers that scale features themselves."""
-    players = our_settings() + settings.raw_peers(graph)
+    players = use_figure_style() + settings.raw_peers(graph)
     return list(interleaved(stream, "raw", graph, players, options))
 
 
@@ -105,7 +105,7 @@ def picture_settings(with_peers: bool) -> list[Setting]:
     """The players of the front page's picture."""
     greedy = [settings.one_vs_all("hinge"), settings.river("SoftmaxRegression", 1.0)]
     cautious = [settings.burn_in(settings.one_vs_all("hinge"), 100)]
-    return our_settings() + (greedy + cautious if with_peers else [])
+    return use_figure_style() + (greedy + cautious if with_peers else [])
 
 
 def picture_stream() -> str:

@@ -14,18 +14,26 @@ from .data.adversarial import (
     Segments as Segments,
 )
 from .data.arrays import ArrayStream as ArrayStream
-from .data.generated import UnitVectors as UnitVectors
 from .data.normalization import Columns as Columns
 from .data.open import open_stream as open_stream
 from .data.records.encoder import Encoder as Encoder
 from .data.stream import Chunk as Chunk, Stream as Stream
 from .data.svmlight import SvmlightFile as SvmlightFile
-from .data.synthetic import Synthetic as Synthetic
+from .data.synthetic import Synthetic as Synthetic, UnitVectors as UnitVectors
 from .graphs.graph import FeedbackGraph as FeedbackGraph, GraphArrays as GraphArrays, Plan as Plan
 from .kernel.compiling import interpreted as interpreted
 from .kernel.pieces import Piece as Piece, compiled as compiled, helper as helper
 from .kernel.state import Field as Field, Scratch as Scratch
-from .learners.banditron import Banditron as Banditron, BanditronIW as BanditronIW
+from .learners.bandits import (
+    AdaptiveRate as AdaptiveRate,
+    Banditron as Banditron,
+    BanditronIW as BanditronIW,
+    FixedRate as FixedRate,
+    Newtron as Newtron,
+    PNewtron as PNewtron,
+    Soba as Soba,
+    SobaDiag as SobaDiag,
+)
 from .learners.estimators import (
     Estimator as Estimator,
     OneAgainstAll as OneAgainstAll,
@@ -33,11 +41,16 @@ from .learners.estimators import (
     SquareCBG as SquareCBG,
 )
 from .learners.exp3 import Exp3G as Exp3G
-from .learners.exploration.gap_rules import Paper as Paper, TopUp as TopUp
-from .learners.exploration.inverse_gap import InverseGap as InverseGap
 from .learners.exploration.optimised import Optimised as Optimised
-from .learners.exploration.rule import Exploration as Exploration
-from .learners.exploration.simple_rules import BurnIn as BurnIn, EpsilonGreedy as EpsilonGreedy, Greedy as Greedy
+from .learners.exploration.rules import (
+    BurnIn as BurnIn,
+    EpsilonGreedy as EpsilonGreedy,
+    Exploration as Exploration,
+    Greedy as Greedy,
+    InverseGap as InverseGap,
+    Paper as Paper,
+    TopUp as TopUp,
+)
 from .learners.exploration.squarecb import SquareCB as SquareCB
 from .learners.gappletron import Gappletron as Gappletron
 from .learners.gaptron import (
@@ -54,7 +67,6 @@ from .learners.losses import (
     Loss as Loss,
     SmoothHinge as SmoothHinge,
 )
-from .learners.newtron import Newtron as Newtron, PNewtron as PNewtron
 from .learners.optimizers import (
     AdaGrad as AdaGrad,
     AdaptiveOGD as AdaptiveOGD,
@@ -65,17 +77,14 @@ from .learners.optimizers import (
     ScaleFreeFTRL as ScaleFreeFTRL,
 )
 from .learners.perceptron import (
+    Arow as Arow,
     LabelEfficientPerceptron as LabelEfficientPerceptron,
     PassiveAggressive as PassiveAggressive,
     Perceptron as Perceptron,
-)
-from .learners.registry import named as named, names as names
-from .learners.second_order import (
-    Arow as Arow,
     SecondOrderPerceptron as SecondOrderPerceptron,
     SecondOrderPerceptronDiag as SecondOrderPerceptronDiag,
 )
-from .learners.soba import AdaptiveRate as AdaptiveRate, FixedRate as FixedRate, Soba as Soba, SobaDiag as SobaDiag
+from .learners.registry import named as named, names as names
 from .online.decisions import read_decisions as read_decisions
 from .online.model import Online as Online
 from .online.off_policy import (
@@ -104,7 +113,7 @@ from .play.monitor import (
     Report as Report,
     WindowRates as WindowRates,
 )
+from .play.monitor_state import Watch as Watch
 from .play.player import Player as Player
 from .play.runs import Runs as Runs, play as play
 from .play.turns import Turn as Turn
-from .play.watch import Watch as Watch

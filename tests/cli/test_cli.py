@@ -463,9 +463,9 @@ def sentence(*arguments):
 
 
 BAD_LINES = {
-    "0 1:1\n1 2:x\n": "line 2: .*value that is not a number",
+    "0 1:1\n1 2:x\n": "line 2: .*value that is not a finite number",
     "0 1:1\n\n1 2:nan\n": "line 3: .*'2:nan'",
-    "0 1:1\n1 2:inf\n": "line 2: .*infinite",
+    "0 1:1\n1 2:inf\n": "line 2: .*value that is not a finite number",
     "0 1:1\n1 2:1e999\n": "line 2: .*too large",
     "0 1:1\nnan 2:1\n": "line 2: the label 'nan'",
     "0 1:1\n1 0:1\n": "line 2: .*index below 1",
@@ -500,7 +500,7 @@ def test_bad_places(svm, tmp_path):
     assert "corrupt" in sentence("run", packed)
     assert "the features and the classes" in sentence("run", "-")
     assert "line 1: the label 0 is not among the classes 1, 2" in sentence("run", svm, "--classes", "1,2")
-    assert "index above the 3 features" in sentence("run", svm, "--features", 3)
+    assert "has an index above 3" in sentence("run", svm, "--features", 3)
     graph = graph_file(tmp_path, {"classes": ["a", "b"], "edges": [["a", "a"], ["a", "b"]]})
     assert "the stream has the class 0" in sentence("run", svm, "--graph", graph)
 
@@ -702,7 +702,7 @@ def test_the_graph_command_with_names_and_files(tmp_path):
         (["bandit", "--classes", "10001"], "choose 2 to 10000"),
         (["bandit", "--classes", "a,a"], "compare equal"),
         (["bandit", "--classes", "9" * 5000], "number"),
-        (["apple-tasting", "--classes", "3"], "exactly 2"),
+        (["apple-tasting", "--classes", "3"], "has 2 classes"),
         ([path, "--classes", "3"], "omit it"),
         ([path, "--plot", path], ".png, .svg or .pdf"),
         ([tmp_path / "none.json"], "none.json"),
@@ -1255,7 +1255,7 @@ def test_any_synthetic_stream(playground, settings_given):
     [
         (["perceptron"], "the theorems are about Gappletron"),
         (["gapsmh", "--rounds", "0"], "rounds must be at least 1"),
-        (["gapsmh", "--max-norm", "0"], "the largest norm of the features is 0"),
+        (["gapsmh", "--max-norm", "0"], "features whose largest norm is 0"),
         (["gapsmh", "--delta", "2"], "delta must be at most 1"),
         (["gapsmh", "--radius", "0"], "radius must be above 0"),
         (["gapsmh", "--graph", "x"], "there is no graph 'x'"),

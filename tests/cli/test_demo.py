@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from gappletron.cli.demo import ALL_LABELS, BURN_IN, GREEDY, OURS, Comparison, is_stuck, list_settings
+from gappletron.cli.demo import ALL_LABELS, BURN_IN, GREEDY, OURS, is_stuck, list_comparisons
 
 
 def test_the_demo_measures_what_it_says():
     """Under one-sided feedback a greedy model gets stuck; the default learner does not."""
-    screening, unlucky, _ = list_settings()
-    for setting in (screening, unlucky):
-        comparison = Comparison(setting, orders=5)
+    screening, unlucky, _ = list_comparisons(orders=5)
+    for comparison in (screening, unlucky):
         assert list(comparison)[-1] == comparison.rounds == 5 * 569
         shown = comparison.histories()
         error = {name: np.mean([run.error_rate for run in shown.of(name)]) for name in shown.names}

@@ -184,11 +184,11 @@ def test_large_streams_are_made_at_once():
         (lambda: FreshFeatures(3, 1, 100), "the comparator's norm B must be at least 2, not 1"),
         (
             lambda: FreshFeatures(3, 2, 27),
-            "with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27",
+            r"the number of rounds T, with .* features, must be at least 28, not 27",
         ),
         (
             lambda: FreshFeatures(10_000, 10, 10**12),
-            "need 9900000001 features, more than the 2147483647 .*: lower B or K",
+            r"the number of features, \(B\^2 - 1\) K\^2 \+ 1, must be at most 2147483647, not 9900000001",
         ),
         (lambda: Segments.parse(""), "'segments:' needs 'R': write for example segments:R=8,turned=3"),
         (

@@ -293,7 +293,7 @@ def test_refusals():
         Encoder().encode({"n": math.inf})
     with pytest.raises(UserError, match="the column 'n' has the value -inf"):
         Encoder().encode_many(pa.table({"n": [1.0, -math.inf]}))
-    with pytest.raises(UserError, match="declared as text and as numeric"):
+    with pytest.raises(UserError, match="the column 'a' is both text and numeric"):
         Encoder(text="a", numeric="a")
     with pytest.raises(UserError, match="a record is a dict"):
         Encoder().encode([1.0, 2.0])

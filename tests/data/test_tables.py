@@ -20,7 +20,7 @@ from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Runs, Use
 from gappletron.cli.options import TableOptions
 from gappletron.data import formats, sources
 from gappletron.data.tables import RecordStream, TableFile
-from gappletron.play import saved
+from gappletron.play import archive
 
 ROWS = [
     {"label": "ham", "message": 'He said "see you, at five"', "age": "41", "city": "Bonn", "when": "2024-01-05"},
@@ -228,7 +228,7 @@ def test_wrong_files(name, write):
         ("a.jsonl", '{"label": "a"\n', "line 1 is not JSON"),
         ("a.jsonl", "{" * 100_000, "line 1 is not JSON"),
         ("a.vw", "1 2 3\n", "line 1 has no '|'"),
-        ("a.vw", "1 | a:x\n", "'a:x' has a value or a weight that is no number"),
+        ("a.vw", "1 | a:x\n", "line 1 has 'a:x', whose value or weight is no number"),
         ("a.vw", "| a\n1 | b\n", "line 1 has no label"),
         ("a.parquet", "label,x\nham,1\n", "cannot be read as Parquet.*this looks like CSV: add"),
         ("a.parquet", b"PAR1" + b"\0" * 100 + b"PAR1", "cannot be read as Parquet"),
@@ -266,7 +266,7 @@ def test_options_that_do_not_fit(write):
         open_stream(path, label="label", format="xls")
     with pytest.raises(UserError, match="columns were given beside an encoder"):
         open_stream(path, label="label", text="message", encoder=Encoder())
-    with pytest.raises(UserError, match="read as svmlight, which has no named columns: omit label"):
+    with pytest.raises(UserError, match="read as svmlight, which has no named columns: omit the label"):
         open_stream(write("1 1:1\n", "a.svm"), label="label")
     with pytest.raises(UserError, match="2 names were given"):
         open_stream(path, label="label", columns=["label", "message"]).prepare()
@@ -355,7 +355,7 @@ def test_labels_of_numbers_with_gaps(tmp_path):
 def test_json_blocks_are_bounded_in_bytes(write, monkeypatch):
     monkeypatch.setattr(sources, "BLOCK", 1000)
     path = write("".join(json.dumps({"label": "ab"[n % 2], "t": "x" * 400}) + "\n" for n in range(20)), "a.jsonl")
-    assert max(map(len, formats.read_json(sources.Source(path)))) == 3
+    assert max(map(len, formats.FORMATS["jsonl"].read(sources.Source(path)))) == 3
 
 
 # --------------------------------------------------------------------------------------------------------------- pipes
@@ -504,7 +504,7 @@ def test_a_damaged_encoder_is_refused(tmp_path):
     model = Online(graph=FeedbackGraph.bandit(2), encoder=Encoder(features=64))
     header, content = model._contents.describe()
     for wrong in ({"features": 63}, {"features": 64, "ngrams": 99}, {"features": 64, "text": [1]}, {"other": 1}):
-        saved.write(tmp_path / "wrong.npz", "gappletron.Online", {**header, "encoder": wrong}, content)
+        archive.write(tmp_path / "wrong.npz", "gappletron.Online", {**header, "encoder": wrong}, content)
         with pytest.raises(UserError):
             Online.load(tmp_path / "wrong.npz")
 

@@ -26,7 +26,7 @@ from gappletron.data.svmlight import SvmlightFile
 from gappletron.paper import store as store_module
 from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.store import COLUMNS, Store, read_results, write_table
-from gappletron.play import saved
+from gappletron.play import archive
 from storms import stored_result
 
 FOLDER = Path(tempfile.mkdtemp(prefix="gappletron-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
@@ -198,7 +198,7 @@ def saved_model(data):
         if reader.is_empty:
             break
     path = FOLDER / f"{os.getpid()}.npz"
-    saved.write(path, "gappletron.Online", header, arrays)
+    archive.write(path, "gappletron.Online", header, arrays)
     _load_and_play(path)
 
 
@@ -285,7 +285,7 @@ def store(data):
         one_sentence(error)
     try:
         with Store(folder) as opened:
-            opened.remove_damaged()
+            assert isinstance(opened.damaged, list)
     except UserError as error:
         one_sentence(error)
 

@@ -37,8 +37,7 @@ from gappletron import (
     names,
     play,
 )
-from gappletron.graphs.costs import read_costs as parsed_costs
-from gappletron.graphs.open import open_graph
+from gappletron.graphs.open import open_graph, read_costs as parsed_costs
 from gappletron.kernel.numerics import dot
 from gappletron.learners.learner import cost_of
 from gappletron.learners.registry import check_can_play
@@ -298,14 +297,12 @@ def test_a_new_class_keeps_the_costs():
 
 def test_learners_that_minimise_mistakes_refuse_costs():
     graph, plain = FeedbackGraph.bandit(2, costs=[[0, 1], [10, 0]]), FeedbackGraph.bandit(2)
-    sentence = (
-        "gapsmh cannot play the graph 'bandit' with costs, because it minimises mistakes: choose a learner that "
-        "minimises cost or leave the costs out"
-    )
     with interpreted():
         able = names(graph)
-        cure = f"cost, for example {', '.join(map(repr, able))}, or" if able else "cost or"
-        sentence = sentence.replace("cost or", cure)
+        sentence = (
+            "gapsmh cannot play the graph 'bandit': it minimises mistakes, and the graph has costs (leave them out to "
+            f"play it); choose for example {', '.join(map(repr, able))}"
+        )
         for attempt in (
             lambda: check_can_play(Gappletron(), graph),
             lambda: Player("gapsmh", graph, 2),
@@ -315,7 +312,7 @@ def test_learners_that_minimise_mistakes_refuse_costs():
             lambda: Player("gapsmh", plain, 2).predict([1.0, 2.0], graph),
             lambda: Online("gapsmh", plain, 2).add_class("c", costs={("c", 0): 3}),
         ):
-            with pytest.raises(UserError, match="minimises mistakes: choose a learner that minimises cost"):
+            with pytest.raises(UserError, match="it minimises mistakes, and the graph has costs"):
                 attempt()
         with refused(sentence):
             Player("gapsmh", graph, 2)
@@ -467,15 +464,15 @@ def test_costs_are_saved_with_the_model_and_its_receipts(tmp_path):
     ],
 )
 def test_damaged_costs_are_refused(spoil, tmp_path):
-    from gappletron.play import player_files, saved
+    from gappletron.play import archive
 
     path = tmp_path / "player.npz"
     with interpreted():
         player = Player(Cheapest(), FeedbackGraph.bandit(2, costs=[[0, 1], [9, 0]]), features=2)
-        header, members = player_files.describe(player)
-        saved.write(path, "gappletron.Player", header, members)
+        header, members = player.engine.describe()
+        archive.write(path, "gappletron.Player", header, members)
         assert Player.load(path, pieces=[Cheapest]).graph == player.graph
-        saved.write(path, "gappletron.Player", header, {**members, "costs": spoil(members["costs"])})
+        archive.write(path, "gappletron.Player", header, {**members, "costs": spoil(members["costs"])})
         with pytest.raises(UserError, match="cost"):
             Player.load(path, pieces=[Cheapest])
 
@@ -693,7 +690,7 @@ def test_costs_on_the_command_line_add_to_those_of_a_file(tmp_path):
     [
         (
             ["run", STREAM, "--learner", "gapsmh", "--cost", "1,2=3"],
-            "gapsmh cannot play the graph 'bandit' with costs, because it minimises ",
+            "gapsmh cannot play the graph 'bandit': it minimises mistakes, and the graph has costs ",
         ),
         (["run", STREAM, "--cost", "1,3=3"], "'1,3=3': there is no class '3': choose one of 0, 1, 2"),
         (["graph", "bandit", "--cost", "1,2=-3"], "the cost of 1 at the label 2 must be at least 0, not -3"),

@@ -1,15 +1,13 @@
-"""The on-disk cache of machine code: what is damaged, foreign or old is never run."""
+"""The on-disk cache of machine code: what is damaged or old is never run."""
 
 from __future__ import annotations
 
 import errno
-import os
-import stat
 
 import numba
 import pytest
 
-from gappletron.kernel import code_cache
+from gappletron.kernel import compiling
 from gappletron.kernel.compiling import COMPILED, source_hash
 from storms import cached_code, doubled, shifted
 
@@ -92,41 +90,12 @@ def test_files_of_older_sources_are_removed(cache):
     kept = ["module.cpython-311.pyc", "other.function-12.py311.nbi", "other.function-12.py311.1.nbc"]
     for name in gone + kept:
         (cache / name).write_bytes(b"")
-    code_cache.remove_older.cache_clear()  # as a new process would
+    compiling.remove_older.cache_clear()  # as a new process would
     cached_code(shifted)(4)
     names = {path.name for path in cache.iterdir()}
     assert names.isdisjoint(gone)
     assert names.issuperset(kept)
     assert path.name in names
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs the owners and permission bits of Unix files")
-def test_what_others_may_write_to_is_not_used(cache):
-    path = cached_file(cache)
-    path.chmod(0o666)
-    assert_compiled_again(cache)
-    assert not path.stat().st_mode & stat.S_IWOTH
-    cache.chmod(0o777)
-    before = path.stat().st_mtime_ns
-    code = cached_code(doubled)
-    assert (code(4), sum(code.stats.cache_hits.values())) == (8, 0)
-    assert path.stat().st_mtime_ns == before
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs the owners and permission bits of Unix files")
-def test_who_is_trusted():
-    user = os.getuid()
-    owner = code_cache.PACKAGE.stat()
-
-    def status(mode, uid, gid):
-        return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, uid, gid, 0, 0, 0, 0))
-
-    for uid in (user, 0, owner.st_uid):
-        assert code_cache.is_trusted(status(0o644, uid, 4242))
-        assert code_cache.is_trusted(status(0o664, uid, user))
-        assert not code_cache.is_trusted(status(0o664, uid, 4242))
-        assert not code_cache.is_trusted(status(0o646, uid, user))
-    assert not code_cache.is_trusted(status(0o644, 4242, user))
 
 
 def test_a_cache_that_cannot_be_written_stops_nothing(cache, monkeypatch):
@@ -135,5 +104,5 @@ def test_a_cache_that_cannot_be_written_stops_nothing(cache, monkeypatch):
     def full(self, path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(code_cache.CheckedFiles, "_open_for_write", full)
+    monkeypatch.setattr(compiling.CheckedFiles, "_open_for_write", full)
     assert cached_code(doubled)(4) == 8

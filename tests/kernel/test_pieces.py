@@ -346,10 +346,10 @@ def test_code_with_a_piece_from_outside_is_not_cached(tmp_path, monkeypatch):
     from gappletron.play.rounds import decide
 
     graph, x = FeedbackGraph.bandit(2), row_of([1.0], 2)
-    desk = gappletron.Player("gapsmh", graph, 1).engine.own.desk
+    setup = gappletron.Player("gapsmh", graph, 1).engine.setup
     ours, theirs = Gappletron(), Gappletron(make_loss(1.0)())
     kernels = [
-        specialise(decide, learner, state_of(learner, 1, 2).tuple, learner.plan(graph), x, desk)
+        specialise(decide, learner, state_of(learner, 1, 2).tuple, learner.plan(graph), x, setup)
         for learner in (ours, theirs)
     ]
     assert [kernel._cache.cache_path is None for kernel in kernels] == [False, True]
@@ -379,8 +379,8 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
         "learn",
         "advance",
         "check_vector",
-        "many_greedy",
-        "many_probabilities",
+        "write_greedy",
+        "write_probabilities",
         "add_planes",
         "measure_rows",
         "_generate",

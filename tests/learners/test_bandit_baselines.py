@@ -12,9 +12,16 @@ from scipy import sparse
 import reference
 from gappletron import ArrayStream, FeedbackGraph, Player, Round, Runs, UserError, interpreted, play, tuned
 from gappletron.kernel.compiling import is_interpreted
-from gappletron.learners.banditron import Banditron, BanditronIW
-from gappletron.learners.newtron import Newtron, PNewtron
-from gappletron.learners.soba import AdaptiveRate, FixedRate, Soba, SobaDiag
+from gappletron.learners.bandits import (
+    AdaptiveRate,
+    Banditron,
+    BanditronIW,
+    FixedRate,
+    Newtron,
+    PNewtron,
+    Soba,
+    SobaDiag,
+)
 from problems import GRAPHS, play_one_at_a_time, random_graph, row_of, small_stream, sparse_row, state_of
 
 

@@ -40,7 +40,7 @@ from gappletron import (
     play,
 )
 from gappletron.graphs.graph import Plan
-from gappletron.learners.exploration.rule import Outlook
+from gappletron.learners.exploration.rules import Outlook
 from problems import GRAPHS, play_one_at_a_time, random_graph, row_of, small_stream, state_of
 from storms import extreme_numbers
 

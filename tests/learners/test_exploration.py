@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 import reference
 from gappletron import FeedbackGraph, FixedOGD, Gappletron, LogisticBaseK, Paper, Round, TopUp, UserError
 from gappletron.graphs.graph import Plan
-from gappletron.learners.exploration.gap_rules import profiles
+from gappletron.learners.exploration.rules import find_profiles
 from problems import LOSSES, random_graph, sparse_row, state_of
 
 RULES = [TopUp, Paper]
@@ -188,7 +188,7 @@ def test_gamma_is_checked(rule, gamma):
 @given(graphs())
 def test_the_profiles_are_the_minimal_triples(graph):
     """Against the definition: of the triples (shown by y*, n_y, k_y), those that no other is below in every entry."""
-    first, *columns = profiles(graph)
+    first, *columns = find_profiles(graph)
     K = graph.n_classes
     n, k = graph.visible[:K].sum(axis=0), graph.visible[list(graph.dominating_indices)].sum(axis=0)
     for star in range(K):

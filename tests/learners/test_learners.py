@@ -201,7 +201,7 @@ def test_one_draw_a_round_whatever_happens(name):
             play_online(model, X, [graph.classes[k] for k in y])
             expected = np.random.Generator(np.random.PCG64(np.random.SeedSequence(9, spawn_key=(0,))))
             expected.random(40)
-            assert model._player._draws.draw(40) == expected.random()
+            assert model._player.engine.draws.draw(40) == expected.random()
 
 
 def test_probabilities_are_a_distribution_and_decide_the_action(name):
@@ -306,7 +306,7 @@ def test_a_norm_that_no_tuning_can_use_is_refused_or_not_needed(name, norm):
         try:
             learner = tuned(named(name), tuning, graph, rounds=1000, features=10, max_norm=norm)
         except UserError:
-            with pytest.raises(UserError, match="scale them"):
+            with pytest.raises(UserError, match="scale the rows"):
                 tuned(named(name), tuning, graph, rounds=1000, features=10, max_norm=norm)
         else:
             assert learner == tuned(named(name), tuning, graph, rounds=1000, features=10, max_norm=1.0)

@@ -16,11 +16,17 @@ from scipy import optimize, sparse
 import reference
 from gappletron import UNSEEN, ArrayStream, FeedbackGraph, Online, Player, Runs, UserError, interpreted, play, tuned
 from gappletron.kernel.compiling import is_interpreted
-from gappletron.learners import exp3, perceptron, second_order
+from gappletron.learners import exp3, perceptron
 from gappletron.learners.exp3 import Exp3G
 from gappletron.learners.learner import Round
-from gappletron.learners.perceptron import LabelEfficientPerceptron, PassiveAggressive, Perceptron
-from gappletron.learners.second_order import Arow, SecondOrderPerceptron, SecondOrderPerceptronDiag
+from gappletron.learners.perceptron import (
+    Arow,
+    LabelEfficientPerceptron,
+    PassiveAggressive,
+    Perceptron,
+    SecondOrderPerceptron,
+    SecondOrderPerceptronDiag,
+)
 from problems import GRAPHS, play_one_at_a_time, random_graph, row_of, small_stream, sparse_row, state_of
 
 FULL_INFORMATION = {
@@ -226,7 +232,7 @@ def test_arow_keeps_the_variances_of_its_transcription():
 
 
 def test_names_settings_and_references():
-    learners = {**perceptron.LEARNERS, **second_order.LEARNERS, **exp3.LEARNERS}
+    learners = {**perceptron.LEARNERS, **exp3.LEARNERS}
     assert list(learners) == [
         "perceptron",
         "passive-aggressive",

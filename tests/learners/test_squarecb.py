@@ -13,7 +13,8 @@ from gappletron import FeedbackGraph, OneAgainstAll, PartialLikelihood, Player, 
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.state import Sizes, State
 from gappletron.learners.exploration.barrier import work_space
-from gappletron.learners.exploration.decision_estimation import (
+from gappletron.learners.exploration.rules import Outlook
+from gappletron.learners.exploration.squarecb import (
     ANY,
     BANDIT,
     FULL,
@@ -22,7 +23,6 @@ from gappletron.learners.exploration.decision_estimation import (
     make_program,
     regret,
 )
-from gappletron.learners.exploration.rule import Outlook
 from problems import GRAPHS, random_graph, small_stream, state_of
 from storms import chunk_of
 

@@ -180,6 +180,26 @@ def test_rows_out_of_order_are_put_in_order_and_wrong_ones_change_nothing():
     assert many.waiting >= 50
 
 
+@pytest.mark.parametrize("rows", [3, 300])  # few are checked one by one, many by compiled code
+@pytest.mark.parametrize(("place", "end"), [(1, -(10**12)), (1, 1000), (2, 0), (-1, 1000)])
+def test_a_sparse_matrix_whose_parts_do_not_fit_is_refused(rows, place, end):
+    model = Online("gapsmh", FeedbackGraph.bandit(3), FEATURES)
+    matrix = csr_array((np.ones(rows), np.zeros(rows, np.int64), np.arange(rows + 1)), shape=(rows, FEATURES))
+    matrix.indptr[place] = end
+    with pytest.raises(UserError, match="not a consistent sparse matrix"):
+        model.act_many(matrix)
+    assert model.rounds == 0
+
+
+def test_an_index_of_a_sparse_matrix_that_would_wrap_is_refused():
+    model = Online("gapsmh", FeedbackGraph.bandit(3), FEATURES)
+    matrix = csr_array((np.ones(2), np.array([0, 1]), np.array([0, 1, 2])), shape=(2, FEATURES))
+    matrix.indices = np.array([0, -(2**32) + 7])
+    with pytest.raises(UserError):
+        model.act_many(matrix)
+    assert model.rounds == 0
+
+
 def test_a_batch_from_the_journal(tmp_path):
     options = {"graph": FeedbackGraph.filtering(3), "features": FEATURES, "pending": 120, "durability": "os"}
     twin = Online(graph=options["graph"], features=FEATURES, pending=120, monitor=True)
@@ -190,7 +210,7 @@ def test_a_batch_from_the_journal(tmp_path):
         for x in pairs_of(more):
             twin.act(x)
         weights, waiting = model.weights.copy(), [receipt.id for receipt in model.pending]
-        model._access.journal.close()  # as after a kill: no snapshot
+        model._contents.journal.close()  # as after a kill: no snapshot
         with contextlib.suppress(UserError):
             model.close()
     with Online.open(tmp_path / "m", **options) as again:

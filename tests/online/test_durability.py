@@ -20,8 +20,8 @@ import pytest
 import storms
 from gappletron import FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
 from gappletron.base import files
-from gappletron.online import events, folder as folders
-from gappletron.online.folder import FolderStore, read_groups, repair
+from gappletron.online import events, folder_store as folders
+from gappletron.online.folder_store import FolderStore, read_groups, repair
 from stores import MemoryStore
 
 GRAPH = FeedbackGraph.full(["a", "b", "c"])
@@ -127,8 +127,8 @@ def test_what_was_acknowledged_survives_failed_synchronisations_and_a_power_fail
         try:
             acknowledged.append(model.act(np.ones(3)).id)
         except UserError as error:
-            assert "could not be written to the disk (Input/output error): open the folder again" in str(error)  # noqa: PT017
-            with pytest.raises(UserError, match="open the folder again"):
+            assert "could not be written to the disk (Input/output error): open it again" in str(error)  # noqa: PT017
+            with pytest.raises(UserError, match="open it again"):
                 model.act(np.ones(3))
             storms.crash(model)
             model, refused = None, refused + 1
@@ -146,7 +146,7 @@ def test_what_was_acknowledged_survives_failed_synchronisations_and_a_power_fail
 
 def to_the_end_of_a_segment(model):
     """Play until the next event begins a segment; the ids of the receipts."""
-    store, found = model._access.journal.store, [model.act(np.ones(3)).id]
+    store, found = model._contents.journal.store, [model.act(np.ones(3)).id]
     while store._tail.offset < store.segment_bytes:
         found.append(model.act(np.ones(3)).id)
     return found
@@ -167,7 +167,7 @@ def test_a_failure_at_the_end_of_a_segment_is_final(tmp_path, monkeypatch, what)
         with pytest.raises(UserError, match="could not be written to the disk"):
             model.act(np.ones(3))
     for call in (lambda: model.act(np.ones(3)), model.commit, model.checkpoint, model.close):
-        with pytest.raises(UserError, match=r"could not be written to the disk .*: open the folder again"):
+        with pytest.raises(UserError, match=r"could not be written to the disk .*: open it again"):
             call()
     with opened(tmp_path / "journal") as again:
         assert [receipt.id for receipt in again.pending] == kept
@@ -182,7 +182,7 @@ def test_no_snapshot_follows_a_log_that_could_not_be_synchronised(tmp_path, monk
             model.checkpoint()
     with pytest.raises(UserError, match="could not be written"):
         model.checkpoint()  # now the system would say that all is well
-    assert model._access.journal.store.snapshots() == [0]
+    assert model._contents.journal.store.snapshots() == [0]
     storms.crash(model)
 
 
@@ -277,7 +277,7 @@ def test_every_write_of_a_journal_flushes_the_drive(tmp_path, monkeypatch):
     mac.__dict__.update({name: getattr(files.fcntl, name) for name in ("flock", "LOCK_EX", "LOCK_NB", "LOCK_UN")})
     monkeypatch.setattr(files, "fcntl", mac)
     model.act(np.ones(3))
-    assert mac.calls == [(model._access.journal.store._tail.descriptor, 51)]
+    assert mac.calls == [(model._contents.journal.store._tail.descriptor, 51)]
     model.checkpoint()
     assert len(mac.calls) == 4  # the log, the snapshot, and the folder with its name
     model.close()
@@ -324,8 +324,8 @@ def _close_while_others_write(folder, durability, number):
         thread.join(timeout=30)
     assert not wrong, wrong
     assert len(refusals) == 3
-    assert all(re.search(r"(was|is) closed: open the folder again", text) for text in refusals)
-    with pytest.raises(UserError, match="is closed: open the folder again"):
+    assert all(re.search(r"(was|is) closed: open it again", text) for text in refusals)
+    with pytest.raises(UserError, match="is closed: open it again"):
         model.checkpoint()  # it would write to a folder that another process may have by now
     rows = {row["id"]: row for batch in read_decisions(folder) for row in batch.to_pylist()}
     assert all(rows[name]["action"] == action for name, action in acted)
@@ -390,7 +390,7 @@ def test_follow_struck_at_every_moment():
     played = 0
     follow = lambda model: model.follow(np.full(3, 2.0), *decision)  # noqa: E731
     for model, _ in storms.at_every_moment(make, follow):
-        assert not model._access.lock._is_owned()
+        assert not model._lock._is_owned()
         (waiting,) = model.pending
         played += waiting.serial == 1
         assert waiting.serial == model.rounds - 1

@@ -25,8 +25,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 import storms
 from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
 from gappletron.base.errors import Damaged, KeyReused
-from gappletron.online import decisions, events, folder as folders, journal as journals, transitions
-from gappletron.online.folder import FRAME, FolderStore, read_groups, repair
+from gappletron.online import decisions, events, folder_store as folders, journal as journals, transitions
+from gappletron.online.folder_store import FRAME, FolderStore, read_groups, repair
 from gappletron.online.store import Group
 from stores import MemoryStore
 
@@ -50,8 +50,8 @@ def rows(seed=0, features=5):
 
 def crash(model):
     """What a kill leaves: the files as they are, the lock free."""
-    model._access.journal.wait()
-    model._access.journal.store.close()
+    storms.wait_for_snapshot(model)
+    model._contents.journal.store.close()
 
 
 def feedback(receipt, label):
@@ -271,7 +271,7 @@ class Crashes(RuleBasedStateMachine):
         crash(self.model)
         last = max(self.folder.glob("log-*.gap"))
         with last.open("ab") as file:  # what a kill in the middle of a write leaves
-            file.write(folders.framed(Group(self.model._access.journal.store.count, 1, b"x" * 40))[:torn])
+            file.write(folders.framed(Group(self.model._contents.journal.store.count, 1, b"x" * 40))[:torn])
         self.model = self.opened()
 
     @rule(room=st.integers(0, 150))
@@ -386,7 +386,7 @@ def test_a_folder_that_is_open_is_refused(tmp_path):
     assert "is open in another process" in other.stderr
     model.act(np.ones(5))
     model.close()
-    with pytest.raises(UserError, match="was closed: open the folder again"):
+    with pytest.raises(UserError, match="was closed: open it again"):
         model.act(np.ones(5))
     assert model.rounds == 1
     Online.open(tmp_path / "journal").close()
@@ -426,7 +426,7 @@ def test_foreign_folders_and_other_arguments_are_refused(tmp_path):
     model.add_class("later")
     model.close()
     for options, words in [
-        ({"learner": "gaphin"}, r"the model in .* was made with another value of learner \('gapsmh', not 'gaphin'\)"),
+        ({"learner": "gaphin"}, r"the model in .* was made with another learner \(name 'gapsmh', not 'gaphin'\)"),
         ({"learner": "gapsmh:gamma=3"}, r"learner \(exploration\.gamma 1\.0, not 3\.0\): omit it"),
         ({"graph": FULL}, r"graph \(name 'filtering', not 'full'\): omit it"),
         ({"graph": FeedbackGraph.filtering(["a", "b"])}, r"\(classes \['ham', 'spam', 'odd'\], not \['a', 'b'\]\)"),
@@ -441,7 +441,7 @@ def test_foreign_folders_and_other_arguments_are_refused(tmp_path):
         with pytest.raises(UserError, match=words):
             Online.open(tmp_path / "journal", **options)
     again = opened(tmp_path / "journal", pending=7, min_propensity=0.2, monitor=True, normalize="auto")
-    assert (again._receipts.limit, again.graph.n_classes) == (7, 4)
+    assert (again._receipts.limits.pending, again.graph.n_classes) == (7, 4)
     crash(again)
     assert Online.from_journal(tmp_path / "journal").limits.min_propensity == 0.2
 
@@ -514,7 +514,7 @@ def test_a_failed_fsync_is_final(tmp_path, monkeypatch):
 
     monkeypatch.setattr(folders, "_synchronised", fail)
     for _ in range(2):
-        with pytest.raises(UserError, match=r"could not be written to the disk.*open the folder again"):
+        with pytest.raises(UserError, match=r"could not be written to the disk.*open it again"):
             model.act(np.ones(5))
     monkeypatch.undo()
     crash(model)
@@ -527,8 +527,8 @@ def test_a_snapshot_that_fails_does_not_stop_the_model(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal", durability="os", snapshot_every=3)
     monkeypatch.setattr(FolderStore, "put_snapshot", lambda *_: (_ for _ in ()).throw(UserError("no room")))
     play(model, rows(), 10)
-    model._access.journal.wait()
-    assert model._access.journal.background_error == "no room"
+    storms.wait_for_snapshot(model)
+    assert model._contents.journal.background_error == "no room"
     crash(model)
     monkeypatch.undo()
     again = Online.open(tmp_path / "journal")
@@ -573,9 +573,9 @@ def test_a_journal_struck_at_every_moment(tmp_path, call):
                 model.learn(model.act(x), feedback(receipt, "ham"))
 
     moments = 0
-    for model, _ in storms.at_every_moment(make, strike, files=(*storms.FILES, "folder.py")):
+    for model, _ in storms.at_every_moment(make, strike, files=(*storms.FILES, "folder_store.py")):
         moments += 1
-        assert not model._access.lock._is_owned()
+        assert not model._lock._is_owned()
         with contextlib.suppress(UserError):  # it may not wait any more
             model.learn(model.pending[-1], UNSEEN)
         model.act(np.ones(5))
@@ -585,6 +585,36 @@ def test_a_journal_struck_at_every_moment(tmp_path, call):
         same(Online.from_journal(folder, replay="first"), model)
         shutil.rmtree(folder)
     assert moments > 15
+
+
+def test_commit_stores_also_what_an_interrupted_call_has_done(tmp_path):
+    folder, count, rounds = None, itertools.count(), []
+
+    def make():
+        nonlocal folder
+        folder = tmp_path / str(next(count))
+        return Online.open(folder, "gapsmh", GRAPH, 5, durability="os")
+
+    for model, _ in storms.at_every_moment(make, lambda model: model.act(np.ones(5))):
+        model.commit()
+        assert Online.from_journal(folder).rounds == model.rounds
+        rounds.append(model.rounds)
+        model.close()
+    assert {0, 1} == set(rounds)
+
+
+def test_a_journal_whose_close_was_struck_at_every_moment_is_closed_by_the_next(tmp_path):
+    count = itertools.count()
+
+    def make():
+        model = Online.open(tmp_path / str(next(count)), "gapsmh", GRAPH, 5, durability="os")
+        model.act(np.ones(5))
+        return model
+
+    for place, (model, _) in enumerate(storms.at_every_moment(make, lambda model: model.close())):
+        model.close()
+        with Online.open(tmp_path / str(place)) as again:
+            assert again.rounds == 1
 
 
 def test_a_signal_waits_until_what_was_taught_is_logged(tmp_path):
@@ -643,13 +673,13 @@ def test_threads_share_writes_and_nothing_is_lost(tmp_path, monkeypatch):
 
 def test_what_is_held_is_written_together_or_not_at_all(tmp_path):
     model = opened(tmp_path / "journal")
-    before = model._access.journal.store.count
+    before = model._contents.journal.store.count
     with model.hold():
         receipt = model.act(np.ones(5))
         model.learn(receipt, feedback(receipt, "ham"))
         model.remember("key", b"", b"answer")
         model.commit()
-        assert model._access.journal.store.count == before
+        assert model._contents.journal.store.count == before
     copied = shutil.copytree(tmp_path / "journal", tmp_path / "copy")
     model.commit()
     last = list(read_groups(tmp_path / "journal"))[-1]
@@ -678,7 +708,7 @@ def test_a_copy_of_the_process_does_not_write(tmp_path):
 
 
 def test_answers_are_recalled_and_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("gappletron.online.answers.MOST_ANSWERS", 3)
+    monkeypatch.setattr("gappletron.online.contents.MOST_ANSWERS", 3)
     model = opened(tmp_path / "journal")
     for number in range(5):
         model.remember(f"key {number}", b"f", b"%d" % number)
@@ -752,7 +782,7 @@ def test_the_table_holds_what_happened(tmp_path):
     assert [row["label"] for row in written] == [row["label"] or "" for row in expected]
     with pytest.raises(UserError, match=r"end in .parquet or .csv"):
         decisions.export(tmp_path / "journal", tmp_path / "decisions.xlsx")
-    summary = decisions.summary(tmp_path / "journal")
+    summary = decisions.summarise(tmp_path / "journal")
     assert summary.rounds == 12
     assert summary.statuses["expired"] == sum(row["status"] == "expired" for row in expected)
     model.close()
@@ -792,7 +822,7 @@ def test_a_store_in_memory_does_the_same(tmp_path):
     model, plain_model = opened(store, snapshot_every=9), Online("gapsmh", GRAPH, 5, seed=3, monitor=True)
     play(model, rows(), 20)
     play(plain_model, rows(), 20)
-    model._access.journal.wait()
+    storms.wait_for_snapshot(model)
     again = Online.open(store)
     same(again, plain_model)
     with pytest.raises(UserError, match="write them in order"):
@@ -998,11 +1028,11 @@ def test_a_large_snapshot_waits_until_the_log_has_grown_as_well(size, expected):
     journal = journals.Journal(MemoryStore(), journals.Policy(snapshot_every=10))
 
     def made():
-        return journals.Snapshot(journal.store.count, "kind", {}, {"a": np.zeros(size // 8)}, dict, None)
+        return journals.Snapshot(journal.store.count, "kind", {}, {"a": np.zeros(size // 8)}, None)
 
     def events_until_due():
         for number in range(1, 100):
-            journal.add(journals.Entry(bytes(100_000)))
+            journal.add(journals.Entry(lambda: bytes(100_000)))
             journal.publish()
             journal.commit()
             if journal.is_snapshot_due:
@@ -1027,7 +1057,7 @@ def test_the_events_of_a_batch_are_those_of_its_rows():
     assert events.pack_decisions(2.5, 77, indptr, indices, values, decisions) == b"".join(singles)
 
 
-def test_a_round_that_could_not_be_logged_stops_the_model(tmp_path, monkeypatch):
+def test_rounds_that_could_not_be_packed_are_logged_by_the_next_call(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal", durability="os")
     model.act_many([np.ones(5)] * 40)
 
@@ -1035,17 +1065,19 @@ def test_a_round_that_could_not_be_logged_stops_the_model(tmp_path, monkeypatch)
         raise MemoryError
 
     monkeypatch.setattr(transitions, "pack_decisions", fail)
-    with pytest.raises(MemoryError):
-        model.act_many([np.ones(5)] * 40)
+    for _ in range(2):  # the second changes nothing at all
+        with pytest.raises(MemoryError):
+            model.act_many([np.ones(5)] * 40)
+    assert Online.from_journal(tmp_path / "journal").rounds == 40
     monkeypatch.undo()
     monkeypatch.setattr("gappletron.online.model.time.time", lambda: 1000.0)
-    with interpreted(), pytest.raises(UserError, match="was made and not logged"):
-        model.act(np.ones(5))
+    model.act(np.ones(5))
+    assert model.rounds == 81
     crash(model)
-    assert Online.from_journal(tmp_path / "journal").rounds == 40
+    same(Online.from_journal(tmp_path / "journal"), model)
 
 
-def test_a_model_with_a_round_that_was_not_logged_stores_no_snapshot(tmp_path, monkeypatch):
+def test_a_model_with_rounds_that_were_not_logged_stores_no_snapshot(tmp_path, monkeypatch):
     model = opened(tmp_path / "journal", durability="os")
     model.act_many([np.ones(5)] * 40)
 
@@ -1053,13 +1085,13 @@ def test_a_model_with_a_round_that_was_not_logged_stores_no_snapshot(tmp_path, m
         raise MemoryError
 
     monkeypatch.setattr(transitions, "pack_decisions", fail)
-    with pytest.raises(MemoryError):
-        model.act_many([np.ones(5)] * 40)
-    with pytest.raises(UserError, match="was made and not logged"):
-        model.close()
+    for call in (lambda: model.act_many([np.ones(5)] * 40), model.close):
+        with pytest.raises(MemoryError):
+            call()
     first, last = (Online.from_journal(tmp_path / "journal", replay=replay) for replay in ("first", "last"))
     assert first.rounds == last.rounds == 40
-    with opened(tmp_path / "journal") as again:
+    monkeypatch.undo()
+    with interpreted(), opened(tmp_path / "journal") as again:
         again.act(np.ones(5))
         assert again.rounds == 41
 
@@ -1087,7 +1119,7 @@ def test_rows_are_compacted_also_where_every_opening_is_short(tmp_path):
         store = FolderStore(tmp_path / "journal", segment_bytes=1000)
         with Online.open(store, "gapsmh", GRAPH, 5, durability="os", keep_rows=15) as model:
             play(model, rows(), 10)
-    found = decisions.summary(tmp_path / "journal")
+    found = decisions.summarise(tmp_path / "journal")
     assert 40 <= found.compacted <= 65
     newest = max((tmp_path / "journal").glob("state-*.npz"))
     newest.write_bytes(newest.read_bytes()[:-9])
@@ -1168,13 +1200,16 @@ def test_an_old_receipt_is_refused_also_without_new_decisions(tmp_path, monkeypa
     same(Online.from_journal(tmp_path / "journal"), model)
 
 
-def test_growth_of_a_call_that_is_refused_is_logged(tmp_path):
+def test_a_call_that_is_refused_does_not_grow_the_model(tmp_path):
     with interpreted():
         model = Online.open(tmp_path / "journal", "gapsmh", GRAPH, "grow", durability="os")
         with pytest.raises(UserError):
             model.teach({5000: 1.0}, "nobody knows this label")
-        with pytest.raises(UserError):
-            model.follow({6000: 1.0}, model.graph.actions[0], [0.5])
+        features = model.features
+        for probabilities in ([0.5], [0.0, 0.5, 0.5], [0.5, 0.5, 0.5], "odd"):
+            with pytest.raises(UserError, match="probabilities"):
+                model.follow({6000: 1.0}, model.graph.actions[0], probabilities)
+        assert model.features == features
         model.act({4000: 1.0})
         model.grow(9000)
         same(Online.from_journal(tmp_path / "journal"), model)
@@ -1191,8 +1226,8 @@ def test_a_write_that_fails_meanwhile_does_not_refuse_the_middle_of_a_hold(tmp_p
 
         with model.hold():
             receipt = model.act(np.ones(5))
-            monkeypatch.setattr(model._access.journal.store, "append", fail)
-            model._access.journal._is_stuck = True
+            monkeypatch.setattr(model._contents.journal.store, "append", fail)
+            model._contents.journal._is_stuck = True
             model.remember("key", b"request", receipt.id.encode())
         with pytest.raises(UserError, match="no room"):
             model.commit()

@@ -139,7 +139,7 @@ def test_the_same_learner_is_judged_by_its_own_decisions(tmp_path):
 
 
 def test_compacted_rounds_are_refused_and_can_be_skipped(tmp_path):
-    from gappletron.online.folder import FolderStore
+    from gappletron.online.folder_store import FolderStore
 
     store = FolderStore(tmp_path / "journal", segment_bytes=2000)
     X, labels = stream(3, 80)

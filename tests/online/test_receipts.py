@@ -138,7 +138,7 @@ def test_loading_without_playing_does_not_make_the_list_of_sessions_longer(tmp_p
 
 
 def test_at_most_256_sessions_are_remembered_and_waiting_receipts_never_lose_theirs(tmp_path, monkeypatch):
-    monkeypatch.setattr("gappletron.online.saved.MOST_SESSIONS", 4)
+    monkeypatch.setattr("gappletron.online.contents.MOST_SESSIONS", 4)
     path, current = tmp_path / "model.npz", model()
     first, learned = current.act(X), []
     for _ in range(8):
@@ -204,7 +204,7 @@ def test_receipts_of_before_a_class_was_added(tmp_path):
     late = running.act(X)
     running.save(tmp_path / "model.npz")
     for copy in (running, Online.load(tmp_path / "model.npz")):
-        with pytest.raises(UserError, match="'d' was added after the action"):
+        with pytest.raises(UserError, match="'d', which was added later"):
             copy.learn(early[0].id, "d")
         copy.learn(early[0].id, UNSEEN)
         copy.learn(early[1].id, early[1].action)
@@ -239,7 +239,7 @@ def test_features_that_grow(tmp_path):
     grown.act({4999: 1.0})
     assert grown.features == 5000
     before = grown.rounds
-    with pytest.raises(UserError, match="larger feature_limit"):
+    with pytest.raises(UserError, match=r"more features \(or feature_limit\)"):
         grown.act({5000: 1.0})
     assert (grown.features, grown.rounds) == (5000, before)
     small = Online("gapsmh", GRAPH, features="grow")

@@ -176,7 +176,7 @@ def test_a_graph_of_ones_own_takes_no_new_label():
     with interpreted():
         model = RiverClassifier(graph=FeedbackGraph.filtering(["ham", "spam"]), encoder=SMALL)
         model.learn_one({"a": 1.0}, "spam")
-        with pytest.raises(UserError, match="the label 'news' is not among the classes of the graph, 'ham', 'spam'"):
+        with pytest.raises(UserError, match="the label 'news' is not among those of the graph, 'ham', 'spam'"):
             model.learn_one({"a": 1.0}, "news")
         assert model.labels == ("ham", "spam")
 
@@ -240,7 +240,7 @@ def test_learners_of_their_own_actions():
         (lambda: RiverClassifier(classes=("a",)).act_one({"a": 1.0}), "only one label is known"),
         (lambda: evaluate([], Player("auto", FeedbackGraph.full(2), 2), None), "Player is not a RiverClassifier"),
         (lambda: told("b"), "does not reveal the label 'b'"),
-        (lambda: told("d"), "was not known when the action"),
+        (lambda: told("d"), "does not reveal the label 'd'"),
     ],
 )
 def test_mistakes_are_told(call, sentence):

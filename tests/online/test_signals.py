@@ -16,7 +16,6 @@ import storms
 from gappletron import FeedbackGraph, Online, UserError
 from gappletron.base.errors import Terminated
 from gappletron.base.signals import exit_code, held_back, raising
-from gappletron.play import player_files
 from problems import no_error_left
 
 # A file that was opened just before a strike is closed by the interpreter, which warns of it; and a strike inside a
@@ -91,7 +90,7 @@ def test_storms_over_the_rest(tmp_path):
 
 
 def bits_of(model):
-    about, arrays = player_files.describe(model._player)
+    about, arrays = model._player.engine.describe()
     return about, {name: array.tobytes() for name, array in arrays.items()}
 
 
@@ -108,7 +107,7 @@ def after_a_round():
 def test_act_struck_at_every_moment():
     before, after, committed = bits_of(a_model()), bits_of(after_a_round()), 0
     for model, struck in storms.at_every_moment(a_model, lambda model: model.act([1.0, 0.5])):
-        assert not model._access.lock._is_owned()
+        assert not model._lock._is_owned()
         if model.rounds:
             assert [receipt.serial for receipt in model.pending] == [0]
             assert bits_of(model) == after
@@ -117,6 +116,24 @@ def test_act_struck_at_every_moment():
             assert not model.pending
             assert bits_of(model) == before
     assert committed >= 3
+
+
+def test_a_block_struck_at_every_moment_holds_no_lock_while_the_exception_lives():
+    held = []
+
+    def block(model):
+        try:
+            with model.hold():
+                model.act([1.0, 0.5])
+        except storms.Struck:
+            held.append(model._lock._is_owned())
+            raise
+
+    for model, _ in storms.at_every_moment(a_model, block):
+        assert not model._lock._is_owned()
+        model.act([1.0, 0.5])
+    assert len(held) > 10
+    assert sum(held) <= 1  # at the first instruction of __exit__ nothing can be done before the exception is gone
 
 
 def test_learn_struck_at_every_moment():
@@ -129,7 +146,7 @@ def test_learn_struck_at_every_moment():
     learn(model)
     after, committed = bits_of(model), 0
     for model, struck in storms.at_every_moment(after_a_round, learn):
-        assert not model._access.lock._is_owned()
+        assert not model._lock._is_owned()
         if model.pending:
             assert struck
             assert bits_of(model) == before
@@ -148,7 +165,7 @@ def test_teach_struck_at_every_moment():
     teach(model)
     after, seen = bits_of(model), []
     for model, struck in storms.at_every_moment(after_a_round, teach):
-        assert not model._access.lock._is_owned()
+        assert not model._lock._is_owned()
         assert bits_of(model) in (before, after)
         seen.append((struck, bits_of(model) == after))
         teach(model)  # the next call finds a sound model
@@ -178,7 +195,7 @@ def test_a_handler_that_looks_at_the_model_at_every_moment():
     for model, _ in storms.at_every_moment(a_model, lambda model: model.act([1.0, 0.5]), looked_at):
         assert [receipt.serial for receipt in model.pending] == [0]
         assert bits_of(model) == wanted
-        assert model._receipts.nbytes == model.pending[0].turn.nbytes
+        assert model._receipts.nbytes == model.pending[0].turn.record.nbytes
     label = after_a_round().pending[0].action
     for model, _ in storms.at_every_moment(
         after_a_round, lambda model: model.learn(model.pending[0], label), looked_at
@@ -202,7 +219,7 @@ def test_a_handler_that_changes_the_model_in_the_middle_of_a_call_is_refused(cha
     refused = []
 
     def strike(model):
-        if model._access.lock._is_owned():
+        if model._lock._is_owned():
             with pytest.raises(UserError, match="in the middle of another call"):
                 change(model)
             refused.append(model)
@@ -213,6 +230,31 @@ def test_a_handler_that_changes_the_model_in_the_middle_of_a_call_is_refused(cha
         assert model.rounds == 2
         assert state_bits(model) == state_bits(undisturbed)
     assert len(refused) > 5
+
+
+def test_a_handler_that_changes_the_model_in_the_middle_of_a_look_is_refused_also_inside_of_hold():
+    refused, allowed = [], []
+
+    def look(model):
+        with model.hold():
+            model.pending  # noqa: B018
+            model.predict([1.0, 0.5])
+
+    def strike(model):
+        if model._is_busy:
+            with pytest.raises(UserError, match="in the middle of another call"):
+                model.act([1.0, 0.5])
+            refused.append(model)
+        elif model._is_held:  # between two calls it is a change like any other
+            model.act([1.0, 0.5])
+            allowed.append(model)
+
+    for model, _ in storms.at_every_moment(after_a_round, look, strike):
+        assert not model._is_busy
+        assert not model._is_held
+        assert len(model.pending) == model.rounds
+    assert len(refused) > 5
+    assert allowed
 
 
 def state_bits(model):
@@ -258,7 +300,7 @@ def test_an_exception_that_is_kept_keeps_no_lock():
 
     # With contextlib: a context manager of ours would have moments in there. (Numba's are struck by no real signal.)
     for model, struck in storms.at_every_moment(full, look, files=(*storms.FILES, "contextlib.py")):
-        assert not model._access.lock._is_owned()
+        assert not model._lock._is_owned()
         assert bool(kept) == struck
         kept.clear()
 
@@ -270,7 +312,7 @@ def test_an_interrupted_expiry_leaves_a_model_that_can_be_saved(tmp_path):
         model.save(tmp_path / "model.npz")
         again = Online.load(tmp_path / "model.npz")
         assert [receipt.id for receipt in again.pending] == [receipt.id for receipt in model.pending]
-        assert len(model._receipts.expired) == 2
+        assert len(model.pending) == 2
 
 
 def test_signals_that_were_held_back_are_delivered_once_each_whatever_happens():
@@ -352,6 +394,7 @@ def test_a_forked_child_that_uses_the_model_gets_one_clear_error():
     """Also while another thread is in the middle of a call, and in every call, those that only look among them."""
     model = after_a_round()
     waiting, stop = model.pending[0], threading.Event()
+    model.teach([1.0, 0.5], 1)  # compiled now: a fork in the middle of that leaves a lock of LLVM taken in the child
     calls = [
         lambda: model.act([1.0, 0.5]),
         lambda: model.act_many([[1.0, 0.5]]),

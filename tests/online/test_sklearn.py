@@ -69,7 +69,7 @@ def test_fit_draws_and_learns_as_play_does(digits, learner, preset, revealing):
         for rows in (X, scipy.sparse.csr_matrix(X)):
             model = GappletronClassifier(learner, preset, revealing, random_state=7).fit(rows, y)
             assert model.player_.weights.tobytes() == played.weights.tobytes()
-            assert model.player_._draws.state_at(150) == played._draws.state_at(150)
+            assert model.player_.engine.draws.state_at(150) == played.engine.draws.state_at(150)
             np.testing.assert_array_equal(model.predict(X), played.predict_many(X))
             assert model.player_.rounds == 150
 

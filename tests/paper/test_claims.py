@@ -448,20 +448,20 @@ def theorems():
 
 def test_mistakes_stay_below_the_bounds(theorems):
     rows = upper_bounds(theorems)
-    assert {row.graph for row in rows} == {"bandit", "filtering", "label-efficient", "full"}
+    assert {row.task.graph for row in rows} == {"bandit", "filtering", "label-efficient", "full"}
     applying = [row for row in rows if row.refusal is None]
     assert all(row.verdict.startswith("holds") for row in applying)
     refused = [row for row in rows if row.refusal is not None]
-    assert {row.refusal for row in refused if row.learner == "gaplog"} == {
+    assert {row.refusal for row in refused if row.task.learner == "gaplog"} == {
         "needs a regular loss, and LogisticBaseK() is not one for 3 classes"
     }
     # The logistic loss is never 0, so a theorem about separable data does not speak of it.
-    assert {row.theorem for row in refused if row.learner != "gaplog"} == {
+    assert {row.theorem for row in refused if row.task.learner != "gaplog"} == {
         "full-expectation-separable",
         "full-high-probability-separable",
     }
-    assert {row.learner for row in refused} == {"gaplog", "gaplog2"}
-    assert sum(row.bound < row.rounds for row in applying) >= 10  # and say something
+    assert {row.task.learner for row in refused} == {"gaplog", "gaplog2"}
+    assert sum(row.bound < row.task.rounds for row in applying) >= 10  # and say something
 
 
 def test_a_row_of_bounds_by_hand(theorems):
@@ -477,7 +477,7 @@ def test_a_row_of_bounds_by_hand(theorems):
     row = next(
         row
         for row in upper_bounds(theorems)
-        if (row.learner, row.graph, row.theorem) == ("gapsmh", "filtering", "expectation")
+        if (row.task.learner, row.task.graph, row.theorem) == ("gapsmh", "filtering", "expectation")
     )
     K, rho, Q, L, h = 3, 1, 1, 4.0, 2 * math.sqrt(2) * 1.414214
     values = [max(2 * K * K * L * h**2 / Q, 2 * h * math.sqrt(rho * K * L * run.outcome.blind_rounds)) for run in runs]
@@ -493,17 +493,21 @@ def test_a_row_of_bounds_by_hand(theorems):
 
 def test_the_tightness_is_one_number_for_each_theorem_and_graph(theorems):
     rows = upper_bounds(theorems)
-    table = {(cell.theorem, cell.graph): cell for cell in find_tightest(rows)}
+    table = {(cell.theorem, cell.task.graph): cell for cell in find_tightest(rows)}
     partial = {"expectation", "expectation-separable", "high-probability", "high-probability-separable"}
     assert {graph for theorem, graph in table if theorem in partial} == {"bandit", "filtering", "label-efficient"}
     assert len(table) == 3 * 4 + 5
     row = max(
-        (row for row in rows if (row.theorem, row.graph) == ("expectation", "filtering") and row.refusal is None),
+        (row for row in rows if (row.theorem, row.task.graph) == ("expectation", "filtering") and row.refusal is None),
         key=lambda row: row.mistakes / row.bound,
     )
     cell = table["expectation", "filtering"]
-    assert (cell.learner, cell.tightness) == (row.learner, pytest.approx(row.mistakes / row.bound))
-    row = next(row for row in rows if (row.theorem, row.graph, row.learner) == ("high-probability", "bandit", "gapsmh"))
+    assert (cell.task.learner, cell.tightness) == (row.task.learner, pytest.approx(row.mistakes / row.bound))
+    row = next(
+        row
+        for row in rows
+        if (row.theorem, row.task.graph, row.task.learner) == ("high-probability", "bandit", "gapsmh")
+    )
     runs = [
         run
         for run in theorems

@@ -18,7 +18,7 @@ from gappletron import (
     interpreted,
     play,
 )
-from gappletron.paper.figures.remarks import find_drift_points, find_norm_points
+from gappletron.paper.figures.bounds import find_drift_points, find_norm_points
 from gappletron.paper.remarks import (
     ExponentiatedGradient,
     PerceptronsFirst,

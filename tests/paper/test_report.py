@@ -70,13 +70,13 @@ def test_the_sensitivity_run_is_told_or_said_to_be_missing(studied):
     from gappletron.paper.figures.catalogue import select_tasks
     from gappletron.paper.results import Result, Summary
     from gappletron.paper.runner import execute
-    from gappletron.paper.sensitivity import PAPER_CLAIMS, Count, Tally, summarise
+    from gappletron.paper.sensitivity import PAPER_CLAIMS, Count, Tally
 
     results = [Result(task, execute(task)) for task in select_tasks(["full"], rounds=20, repeats=1)]
     counts = {claim.id: {"base": (Count(1, 9),), "norm=mean": (Count(9, 9),)} for claim in PAPER_CLAIMS}
     summary = Summary(results)
     study = Tally(counts, 3, {"full-separated": "does not hold"}) if studied else None
-    page = render(results, summary, judge_claims(summary), [], summarise(study))
+    page = render(results, summary, judge_claims(summary), [], study)
     assert ("was not run" in page) is not studied
     assert ("the largest number of claims holds with X the mean norm" in page) is studied
     assert ("Does not hold at the base; holds with X the mean norm. Test over" in page) is studied

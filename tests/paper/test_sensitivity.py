@@ -13,7 +13,8 @@ from gappletron import BanditronIW, FeedbackGraph, Gappletron, Synthetic, UserEr
 from gappletron.base.progress import View
 from gappletron.paper.claims import CLAIMS
 from gappletron.paper.figures.catalogue import select_tasks
-from gappletron.paper.readings import mean_norm, tune
+from gappletron.paper.report import draw_heat_map
+from gappletron.paper.reproduce import reproduce_readings
 from gappletron.paper.results import Cell, Result, Summary
 from gappletron.paper.runner import find_stream, tune_learner
 from gappletron.paper.sensitivity import (
@@ -27,18 +28,14 @@ from gappletron.paper.sensitivity import (
     Size,
     Tally,
     count_claims,
-    describe_flips,
-    find_best,
-    find_robustness,
     from_json,
     judge_reading,
     list_entries,
     list_stages,
-    summarise,
     to_json,
 )
-from gappletron.paper.sensitivity_page import carry_out_sensitivity, draw_heat_map
 from gappletron.paper.store import read_results
+from gappletron.paper.tuning import compute_mean_norm, tune
 from problems import ended
 
 K, T = 9, 100_000
@@ -108,15 +105,15 @@ def test_the_mean_norm():
     stream = Synthetic(9, 120, 0.05, rounds=5_000)
     chunks = list(stream.chunks())
     norms = [math.sqrt(length) for chunk in chunks for length in chunk.indptr[1:] - chunk.indptr[:-1]]
-    assert mean_norm(stream) == pytest.approx(statistics.fmean(norms), rel=0.02)
+    assert compute_mean_norm(stream) == pytest.approx(statistics.fmean(norms), rel=0.02)
     reading = Reading(norm="mean")
-    typical = mean_norm(stream)
+    typical = compute_mean_norm(stream)
     assert learners(reading, "bandit", "gapsmh", "theory").exploration.gamma == pytest.approx(K * typical)
     for name in ("banditron-iw", "banditron"):
         assert learners(reading, "bandit", name, "theory").gamma == pytest.approx((K * typical**2 / T) ** (1 / 3))
     assert learners(reading, "bandit", "pnewtron", "theory") == learners(BASE, "bandit", "pnewtron", "theory")
     with pytest.raises(UserError, match="leave out X=mean"):
-        mean_norm(object())
+        compute_mean_norm(object())
 
 
 def test_the_other_readings():
@@ -199,9 +196,9 @@ def folder(tmp_path_factory):
     runs = sum(map(len, list_stages(SETTINGS, SMALL)))
     for after in (100, 700):
         with pytest.raises(KeyboardInterrupt):
-            carry_out_sensitivity(out, SMALL, jobs=2, view=Stopping(after))
+            reproduce_readings(out, SMALL, jobs=2, view=Stopping(after))
     view = Stopping(runs)
-    carry_out_sensitivity(out, SMALL, jobs=2, view=view)
+    reproduce_readings(out, SMALL, jobs=2, view=view)
     assert runs - 810 <= view.missing <= runs - 800
     return out
 
@@ -221,7 +218,7 @@ def test_the_tables_are_functions_of_the_stored_runs(folder):
 def test_counts_are_those_of_the_main_command_s_claims(folder):
     """At the base, on the first seed, by the main path: a summary of the runs under the names of its tasks."""
     by_id = {result.task.id: result for result in read_results(folder)}
-    mine = judge_reading(by_id, BASE, 0, SMALL)
+    mine = judge_reading(by_id, BASE, [0], SMALL)
     summary = Summary(Result(entry.counts_as, by_id[entry.task.id].outcome) for entry in list_entries(BASE, 0, SMALL))
     for verdict in mine:
         assert [check.holds for check in verdict.checks] == [check.holds for check in verdict.claim.test(summary)]
@@ -250,9 +247,9 @@ def test_incomplete_readings_are_not_judged(folder):
 def test_the_page(folder):
     text = (folder / "sensitivity.html").read_text()
     found = from_json((folder / "sensitivity.json").read_text())
-    for row in summarise(found).by_claim.values():
-        assert f'id="claim-{row.claim.id}"' in text
-        assert row.sentence.split(";")[0].replace("'", "&#39;") in text
+    for claim in found.claims():
+        assert f'id="claim-{claim.id}"' in text
+        assert found.describe_flips(claim.id).split(";")[0].replace("'", "&#39;") in text
     for setting in SETTINGS:
         assert setting.label.replace("'", "&#39;") in text
     assert "<script" not in text
@@ -281,18 +278,18 @@ def test_sentences_name_what_flips_a_verdict():
         full_log_explores={"base": (10, 10, 9)},
         stability={"base": (9, 9, 9), "rounds=30000,constant=2": (10, 10, 10)},
     )
-    assert describe_flips(found, "full-separated") == "Holds at the base; does not hold with X the mean norm."
-    assert describe_flips(found, "filtering-best") == "Holds at the base; no reading changes that."
-    assert describe_flips(found, "full-log-explores") == (
+    assert found.describe_flips("full-separated") == "Holds at the base; does not hold with X the mean norm."
+    assert found.describe_flips("filtering-best") == "Holds at the base; no reading changes that."
+    assert found.describe_flips("full-log-explores") == (
         "Depends on the data: holds at the base with 2 of 3 seeds; no reading changes that on most seeds of the data."
     )
-    assert describe_flips(found, "stability") == "Does not hold at the base; holds with L = 2X² for all, T = 30,000."
-    assert [find_robustness(found, name) for name in ("filtering-best", "full-separated", "full-log-explores")] == [
+    assert found.describe_flips("stability") == "Does not hold at the base; holds with L = 2X² for all, T = 30,000."
+    assert [found.find_robustness(name) for name in ("filtering-best", "full-separated", "full-log-explores")] == [
         True,
         None,
         None,
     ]
-    assert find_robustness(made_up(stability={"base": (9, 0, 9)}), "stability") is False
+    assert made_up(stability={"base": (9, 0, 9)}).find_robustness("stability") is False
 
 
 def test_the_reading_that_explains_most():
@@ -300,17 +297,16 @@ def test_the_reading_that_explains_most():
     counts = {
         name: {"base": (Count(0, 10),), "norm=mean": (Count(10, 10),), "root=3": (Count(9, 10),)} for name in names
     }
-    assert find_best(Tally(counts, 3)).id == "norm=mean"
-    study = summarise(Tally(counts, 3))
-    assert study.most == "X the mean norm"
-    assert study.by_claim["stability"].held == 1.0
+    study = Tally(counts, 3)
+    assert (study.best.id, study.best.label) == ("norm=mean", "X the mean norm")
+    assert study.best_by_share == study.best
+    assert study.find_held_share("stability", study.best) == 1.0
 
 
 def test_the_stored_study_knows_every_claim():
     from gappletron.paper.sensitivity import read_stored
 
     found = read_stored()
-    assert found is not None, "the counts of the run are part of the package"
     assert {claim.id for claim in found.claims()} == {claim.id for claim in CLAIMS if claim.source != "ours"}
     assert json.loads(to_json(found))["repeats"] == 3
 

@@ -42,8 +42,8 @@ def test_wrong_propensities_are_found_out(monkeypatch):
     """The test above can fail: where a query is drawn four times as often as is written down, the bounds are wrong."""
     import benchmarks.coverage as module
 
-    def misled(watch, watched, sight, graph, P, greedy, labels, draws, *rest):
-        cover(watch, watched, sight, graph, P, greedy, labels, 1 - (1 - draws) / 4, *rest)
+    def misled(watch, watched, plan, graph, P, greedy, labels, draws, *rest):
+        cover(watch, watched, plan, graph, P, greedy, labels, 1 - (1 - draws) / 4, *rest)
 
     monkeypatch.setattr(module, "entry", lambda function, *arguments: misled)
     found = Coverage(GRAPHS["label-efficient"], "steady", 3, 300, ALPHA)

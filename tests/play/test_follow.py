@@ -55,7 +55,7 @@ def test_compiled_and_interpreted_follow_alike():
     compiled = play()
     with interpreted():
         plain = play()
-    assert compiled.watched() == plain.watched()
+    assert compiled.engine.watched == plain.engine.watched
     assert np.array_equal(compiled.weights, plain.weights)
 
 
@@ -93,7 +93,7 @@ def test_the_record_of_a_turn_that_follows():
         turn = player.follow([1.0, 0.5], 1, [0.1, 0.8, 0.1])
     assert not plain.is_following
     assert turn.is_following
-    assert turn.nbytes == plain.nbytes + 8 * 3
+    assert turn.record.nbytes == plain.record.nbytes + 8 * 3
     # what a file needs to restore it
     x = turn.x
     assert (x.indices.tolist(), x.values[0]) == ([0, 1, 2], 1.0)
@@ -113,7 +113,7 @@ def test_the_record_of_a_turn_that_follows():
     [
         ((3, [0.2, 0.2, 0.6]), "at most 2"),
         ((0, [0.0, 0.4, 0.6]), "has the probability 0"),
-        ((0, [0.5, 0.5]), "there are 3 actions"),
+        ((0, [0.5, 0.5]), "3 numbers from 0 to 1, one for each action"),
         ((0, [0.5, 0.5, 0.5]), "add up to 1"),
         ((0, [0.5, float("nan"), 0.5]), "add up to 1"),
         ((0, "abc"), "3 numbers"),

@@ -12,8 +12,7 @@ from scipy.sparse import csr_matrix
 import naive_monitor as naive
 from gappletron import FeedbackGraph, Monitor, Online, Player, UserError, Watch, interpreted
 from gappletron.data.stream import make_chunk
-from gappletron.play import player_files
-from gappletron.play.watch import bound_total
+from gappletron.play.monitor_state import bound_total
 from problems import GRAPHS, random_graph, small_stream
 
 WINDOW = 80
@@ -248,7 +247,7 @@ def test_every_way_of_playing_gives_the_same_bits(name, tmp_path):
         plain = new()
         plain.advance(chunk_of(X, y, 0, 400))
     for other in (single, chunks, plain):
-        assert other.watched() == whole.watched()
+        assert other.engine.watched == whole.engine.watched
         assert Monitor(other).report() == Monitor(whole).report()
 
 
@@ -257,16 +256,16 @@ def test_damaged_files():
         player = Player("auto", FeedbackGraph.bandit(3), 2, monitor=Watch(window=16))
         for _ in range(20):
             player.act([1.0, 0.5])
-    header, arrays = player_files.describe(player)
+    header, arrays = player.engine.describe()
     header = json.loads(json.dumps(header))
-    assert player_files.build(Player, (), header, arrays).rounds == 20
+    assert Player.build(header, arrays).rounds == 20
     for name, place, value in (("place", 0, 7), ("place", 2, 10**9), ("drawn", 0, 256), ("drawn", 1, 60)):
         damaged = {key: array.copy() for key, array in arrays.items()}
         damaged[f"watch.{name}"][place] = value
         with pytest.raises(UserError, match="watch does not fit"):
-            player_files.build(Player, (), header, damaged)
+            Player.build(header, damaged)
     with pytest.raises(UserError, match="the watch is not one"):
-        player_files.build(Player, (), header | {"watch": header["learner"]}, arrays)
+        Player.build(header | {"watch": header["learner"]}, arrays)
 
 
 # ------------------------------------------------------------------------------------------------- the curve and drift
@@ -339,7 +338,7 @@ def test_the_bounds_of_a_window_for_the_alarm():
             alpha = 0.2 / ((b + 1) * (b + 2)) / 4
             _, least, most = naive.total(logged.rounds[t - WINDOW : t], naive.greedy_error, alpha)
             windows.append(naive.mean_bounds(least, most, WINDOW, alpha))
-            alarm = logged.player.watched().tuple.alarm
+            alarm = logged.player.engine.watched.tuple.alarm
             assert (alarm[3], alarm[4]) == pytest.approx(windows[-1], abs=1e-9)
             if len(windows) > 8:
                 assert tuple(alarm[:2]) == pytest.approx(min(windows[:-8], key=lambda bounds: bounds[1]), abs=1e-9)
@@ -400,4 +399,4 @@ def test_online_keeps_the_watch_of_its_player(tmp_path):
         again.learn(receipt.id, receipt.action)
     report = Monitor(again.player).report()
     assert (report.rounds, report.judged, report.labels_seen) == (1, 1, 1)
-    assert bound_total(again.player.watched().tuple, 0, 9, 1.0) == (0.0, 0.0)
+    assert bound_total(again.player.engine.watched.tuple, 0, 9, 1.0) == (0.0, 0.0)

@@ -29,7 +29,7 @@ from gappletron import (
 )
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.learners.learner import Round, propensity
-from gappletron.play import player_files, saved as model_files
+from gappletron.play import archive as model_files
 from problems import CONTRACT_GRAPHS, OPTIMIZERS, playable, row_of, state_of
 from storms import broken, chunk_of, extreme_numbers, length
 
@@ -200,7 +200,7 @@ def test_an_action_that_is_almost_never_drawn(name):
         player = Player(name, BANDIT, 2)
         p = np.array([1e-310, 1.0, 0.0])
         played = Round(np.array([0.1, 0.3, 0.2]), p, 1, 0, 0)
-        state, plan = player.engine.state.tuple, player.engine.own.plan
+        state, plan = player.engine.state.tuple, player.engine.plan
         for values in ([1.0, 1.0], [LARGEST_VALUE, 1e-300]):
             x = row_of(values, 3)
             player.learner.recall(state, x, played)
@@ -234,7 +234,7 @@ def played(name, graph):
 
 def saved(player):
     """The header and the arrays of a player's file."""
-    header, arrays = player_files.describe(player)
+    header, arrays = player.engine.describe()
     return json.loads(json.dumps(header)), arrays
 
 
@@ -256,7 +256,7 @@ def test_a_state_that_is_not_finite_is_neither_saved_nor_loaded(name, tmp_path):
                 header, arrays = saved(played(name, playable(name)[0]))
                 arrays[f"state.{field}"] = array
                 with pytest.raises(UserError, match=f"the saved array '{field}' is not finite: the file is damaged"):
-                    player_files.build(Player, (), header, arrays)
+                    Player.build(header, arrays)
 
 
 NEVER_NEGATIVE = {"total", "totals", "blind", "losses", "rounds", "credit", "volume", "squared", "informed", "rows"}
@@ -267,14 +267,14 @@ ABOVE_ZERO = {"precision", "diagonal", "variances", "inverse"}
 def test_negative_counters_and_precisions_are_refused(name):
     with interpreted():
         header, members = saved(played(name, playable(name)[0]))
-        player_files.build(Player, (), header, members)
+        Player.build(header, members)
         for key, array in members.items():
             field = key.split(".")[-1]
             for value in [-1] * (field in NEVER_NEGATIVE) + [0, -1] * (field in ABOVE_ZERO):
                 wrong = array.copy()
                 wrong.flat[0] = value
                 with pytest.raises(UserError, match=f"{field}' has an entry"):
-                    player_files.build(Player, (), header, {**members, key: wrong})
+                    Player.build(header, {**members, key: wrong})
 
 
 def test_online_refuses_them_too_in_one_sentence(tmp_path):

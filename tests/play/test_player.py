@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -23,6 +24,7 @@ from gappletron import (
 )
 from gappletron.kernel.numerics import add_outer, argmax, dot
 from gappletron.play.rounds import new_tally
+from gappletron.play.turns import NEW
 from problems import playable, random_graph, small_stream
 
 FEATURES = 5
@@ -48,7 +50,7 @@ def same(first: Player, second: Player) -> bool:
     """The same bits in the state and in the random generator."""
     return (
         first.engine.state == second.engine.state
-        and first._draws.state_at(first.rounds) == second._draws.state_at(second.rounds)
+        and first.engine.draws.state_at(first.rounds) == second.engine.draws.state_at(second.rounds)
         and first.rounds == second.rounds
         and first.graph == second.graph
     )
@@ -105,13 +107,13 @@ def test_looking_changes_nothing_and_tells_what_comes(name):
         graph = playable(name)[-1]
         X, y = small_stream(np.random.default_rng(8), 40, FEATURES, graph.n_classes)
         quiet, asked = (Player(name, graph, FEATURES, seed=5) for _ in range(2))
-        for x, label in zip(X, y, strict=True):
-            probabilities, scores, greedy = asked.probabilities(X), asked.scores(X), asked.predict_many(X)
-            t = int(np.flatnonzero((x == X).all(axis=1))[0])
+        for t, (x, label) in enumerate(zip(X, y, strict=True)):
+            near = X[[t, t - 1, t // 2]]  # the row that comes next, and others
+            probabilities, scores, greedy = asked.probabilities(near), asked.scores(near), asked.predict_many(near)
             turn = asked.act(x)
-            assert probabilities[t].tobytes() == turn.probabilities.tobytes()
-            assert scores[t].tobytes() == turn.scores.tobytes()
-            assert greedy[t] == turn.greedy
+            assert probabilities[0].tobytes() == turn.probabilities.tobytes()
+            assert scores[0].tobytes() == turn.scores.tobytes()
+            assert greedy[0] == turn.greedy
             asked.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
         one_by_one(quiet, X, y)
         assert same(quiet, asked)
@@ -349,7 +351,7 @@ def test_learners_of_one_graph_only_refuse_others_in_the_middle_too(name):
 def test_a_rounds_graph_may_change_edges_and_costs_only():
     player = Player("gapsmh", FeedbackGraph.bandit(3), 2)
     for other in (FeedbackGraph.bandit(4), FeedbackGraph.label_efficient(3), FeedbackGraph.bandit(["a", "b", "c"])):
-        with pytest.raises(UserError, match="changes edges and costs only"):
+        with pytest.raises(UserError, match="only edges and costs may change"):
             player.act([1.0, 0.5], other)
     with pytest.raises(UserError, match="not a FeedbackGraph"):
         player.act([1.0, 0.5], "bandit")
@@ -388,7 +390,61 @@ def test_what_is_derived_from_at_most_64_graphs_is_kept():
         player = Player("gapsmh", graphs[0], 2)
         for graph in graphs:
             player.act([1.0, 0.0], graph)
-        assert len(player.engine._seats) <= 64
+        assert len(player.engine._packs) <= 64
+
+
+# ------------------------------------------------------------------------------------------- interrupted by a handler
+
+
+@pytest.mark.parametrize("mode", [interpreted, contextlib.nullcontext])
+def test_a_record_that_does_not_fit_is_not_written_to(mode):
+    with mode():
+        player = Player("gapsmh", FeedbackGraph.bandit(4), FEATURES)
+        short, long = player.check(([0], [1.0])), player.check(([0, 1, 2], [1.0, 1.0, 1.0]))
+        turn = player.new_turn(short)
+        assert not player.draw(turn, long, 0)
+        player.add_class("new")
+        assert not player.draw(turn, short, 0)
+        assert (player.rounds, turn.status, turn.record.any()) == (0, NEW, False)
+        assert player.draw(player.new_turn(long), long, 0)
+
+
+def test_act_goes_on_with_the_classes_that_a_handler_added(monkeypatch):
+    with interpreted():
+        player = Player("gapsmh", FeedbackGraph.bandit(4), FEATURES)
+        new_turn = player.new_turn
+
+        def interrupted(*arguments):
+            turn = new_turn(*arguments)
+            if player.graph.n_classes == 4:
+                player.add_class("new")
+            return turn
+
+        monkeypatch.setattr(player, "new_turn", interrupted)
+        assert player.act([1.0] * FEATURES).probabilities.size == 5
+        assert player.rounds == 1
+
+
+def test_a_round_that_a_handler_plays_in_the_middle_of_advance_has_its_own_draw(monkeypatch):
+    rng = np.random.default_rng(3)
+    with interpreted():
+        graphs = changing_graphs("gapsmh", 20, rng)
+        X, y = small_stream(rng, 20, FEATURES, graphs[0].n_classes)
+        for changing in (None, graphs):
+            interrupted, expected = (Player("gapsmh", graphs[0], FEATURES) for _ in range(2))
+            one_by_one(expected, X[:1], y[:1])
+            expected.advance(chunk_of(expected.graph, X, y), graphs=changing)
+            draw_many = interrupted.engine.draws.draw_many
+
+            def handled(start, count, player=interrupted, draw_many=draw_many):
+                found = draw_many(start, count)
+                monkeypatch.undo()
+                one_by_one(player, X[:1], y[:1])
+                return found
+
+            monkeypatch.setattr(interrupted.engine.draws, "draw_many", handled)
+            interrupted.advance(chunk_of(interrupted.graph, X, y), graphs=changing)
+            assert same(interrupted, expected)
 
 
 # -------------------------------------------------------------------------------------------------- saving in between

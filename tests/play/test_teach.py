@@ -52,13 +52,13 @@ def test_teaching_leaves_the_state_that_playing_the_full_graph_leaves(name):
         for number, graph in enumerate(full_graphs(name)):
             X, y = small_stream(np.random.default_rng(number), 80, FEATURES, graph.n_classes)
             played, taught = (Player(name, graph, FEATURES, seed=number) for _ in range(2))
-            draws = taught._draws.state_at(0)
+            draws = taught.engine.draws.state_at(0)
             played.advance(chunk_of(graph, X, y))
             taught.teach(chunk_of(graph, X[:30], y[:30]))
             taught.teach(chunk_of(graph, X[30:], y[30:]))
             assert same_state(played, taught)
             assert taught.rounds == 0
-            assert taught._draws.state_at(taught.rounds) == draws
+            assert taught.engine.draws.state_at(taught.rounds) == draws
 
 
 @pytest.mark.parametrize("name", UNTEACHABLE)

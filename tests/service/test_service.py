@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gappletron import UNSEEN, Encoder, Online, UserError, interpreted
-from gappletron.service import access, models as hosting, openapi
+from gappletron.service import models as hosting, openapi, tokens
 from gappletron.service.app import create_app
 from gappletron.service.commits import Commits
 from gappletron.service.models import HostedModel
@@ -206,9 +206,9 @@ def test_too_many_waiting_receipts(mail):
 
 def test_a_full_disk_is_503_and_no_health(mail, monkeypatch):
     browser = Browser(create_app([HostedModel("mail", mail)]))
-    store = mail._access.journal.store
+    store = mail._contents.journal.store
     with monkeypatch.context() as patch:
-        patch.setattr("gappletron.online.folder._write_all", _no_space)
+        patch.setattr("gappletron.online.folder_store._write_all", _no_space)
         refused = browser.post("/v1/act", {"x": "a"})
         assert refused.status == 503
         assert "No space left on device" in refused.error
@@ -292,7 +292,7 @@ def test_requests_that_come_together_share_a_commit(mail, monkeypatch):
     app = create_app([HostedModel("mail", mail)])
     calls = []
     monkeypatch.setattr(
-        mail._access.journal, "_write", lambda original=mail._access.journal._write: (calls.append(1), original())
+        mail._contents.journal, "_write", lambda original=mail._contents.journal._write: (calls.append(1), original())
     )
 
     async def many():
@@ -301,7 +301,7 @@ def test_requests_that_come_together_share_a_commit(mail, monkeypatch):
 
     assert {answer.status for answer in asyncio.run(many())} == {200}
     assert len(calls) <= 10
-    assert mail._access.journal.store.count >= 100
+    assert mail._contents.journal.store.count >= 100
 
 
 def test_an_answer_waits_for_its_own_commit():
@@ -373,23 +373,23 @@ def test_without_tokens_only_names_of_this_machine_are_answered_to(browser):
 def test_token_files_that_are_refused(tmp_path, content):
     (tmp_path / "tokens").write_text(content)
     with pytest.raises(UserError, match="token"):
-        access.read_tokens(tmp_path / "tokens")
+        tokens.read_tokens(tmp_path / "tokens")
 
 
 def test_token_files(tmp_path):
     (tmp_path / "tokens").write_text(f"# mine\n{TOKEN}\n\nanother-token-of-mine\n")
-    assert access.read_tokens(tmp_path / "tokens") == [TOKEN, "another-token-of-mine"]
+    assert tokens.read_tokens(tmp_path / "tokens") == [TOKEN, "another-token-of-mine"]
     with pytest.raises(UserError, match="cannot be read"):
-        access.read_tokens(tmp_path / "nothing")
+        tokens.read_tokens(tmp_path / "nothing")
 
 
 def test_a_token_file_of_another_user(tmp_path, monkeypatch):
     def refused(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(access.Path, "read_text", refused)
+    monkeypatch.setattr(tokens.Path, "read_text", refused)
     with pytest.raises(UserError, match=r"may not be read by the user of this process .*: let it belong to that user"):
-        access.read_tokens(tmp_path / "tokens")
+        tokens.read_tokens(tmp_path / "tokens")
 
 
 # ----------------------------------------------------------------------------------------------------- several models

@@ -9,9 +9,10 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import storms
 from gappletron import Budget, Encoder, FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.online import journal as journals
-from gappletron.play import saved
+from gappletron.play import archive
 from gappletron.service import models
 from gappletron.service.app import create_app
 from gappletron.service.client import Client
@@ -53,10 +54,10 @@ def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkey
         browser = Browser(create_app([HostedModel("mail", model)]))
         assert metrics(browser)["gappletron_storage_problem", "mail"] == 0
         with monkeypatch.context() as patch:
-            patch.setattr(saved, "write", no_space)
+            patch.setattr(archive, "write", no_space)
             for n in range(4):
                 assert browser.post("/v1/act", {"x": f"text {n}"}).status == 200
-            model._access.journal.wait()
+            storms.wait_for_snapshot(model)
         health = browser.get("/v1/health")
         assert (health.status, health.json["status"]) == (200, "degraded")  # to start it again would not help
         assert "No space left on device" in health.json["problems"][0]
@@ -64,7 +65,7 @@ def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkey
         assert metrics(browser)["gappletron_storage_problem", "mail"] == 1
         for n in range(4):  # the next snapshot succeeds
             browser.post("/v1/act", {"x": f"text {n}"})
-        model._access.journal.wait()
+        storms.wait_for_snapshot(model)
         assert browser.get("/v1/health").json == {"status": "ok"}
         assert browser.get("/v1/model").json["problem"] is None
 
@@ -127,7 +128,7 @@ def look_after_for_a_while(hosted):
 
 
 def test_the_log_of_the_server_tells_of_a_problem_once(mail, caplog):
-    mail._access.journal.background_error = "the disk is full"
+    mail._contents.journal.background_error = "the disk is full"
     look_after_for_a_while(HostedModel("mail", mail))
     assert caplog.text.count("the disk is full") == 1
 
@@ -137,7 +138,7 @@ def test_after_a_full_disk_the_service_is_well_again_without_a_request(tmp_path,
         hosted = HostedModel("mail", model)
         browser = Browser(create_app([hosted]))
         with monkeypatch.context() as patch:
-            patch.setattr("gappletron.online.folder._write_all", no_space)
+            patch.setattr("gappletron.online.folder_store._write_all", no_space)
             assert browser.post("/v1/act", {"x": "a"}).status == 503
             look_after_for_a_while(hosted)
             assert browser.get("/v1/health").status == 503
@@ -293,17 +294,20 @@ def test_names_of_columns_cannot_fill_the_memory(tmp_path):
 @pytest.mark.parametrize(
     ("x", "sentence"),
     [
-        ({**FITTING, "mesage": 1}, "x has the column 'mesage', which the model was not told of"),
+        ({**FITTING, "mesage": 1}, "x: there is no column 'mesage'"),
         (
             {"mesage": "a", "links": 1, "sender": {"age": 1}},
-            "x has the column 'mesage', which the model was not told of, did you mean 'message'? Send the declared",
+            "x: there is no column 'mesage', did you mean 'message'? Choose one of 'links', 'message', 'sender.age'",
         ),
         (
             {"message": "a", "sender": {"age": 1}},
-            "x lacks the column 'links': send it, as null where there is no value",
+            "x: it lacks the column 'links': send it, as null where there is no value",
         ),
-        ("a text", "x is a text without a column, and the model was told of 'links', 'message', 'sender.age'"),
-        ({**FITTING, "deep": {"a": {"b": 1}}}, "x has the column 'deep.a.b'"),
+        (
+            "a text",
+            "x: it is a text without a column: send an object with the columns 'links', 'message', 'sender.age'",
+        ),
+        ({**FITTING, "deep": {"a": {"b": 1}}}, "x: there is no column 'deep.a.b'"),
     ],
 )
 def test_strict_columns(tmp_path, x, sentence):
@@ -315,7 +319,7 @@ def test_strict_columns(tmp_path, x, sentence):
             assert sentence in refused.error
         refused = browser.post("/v1/act/batch", {"rows": [FITTING, x]})
         assert refused.status == 422
-        assert sentence.replace("x ", "rows[1] ", 1) in refused.error
+        assert sentence.replace("x:", "rows[1]:", 1) in refused.error
         assert model.rounds == 0
         for each in (FITTING, {**FITTING, "note": "ignored"}, {**FITTING, "message": None}):
             assert browser.post("/v1/act", {"x": each}).status == 200
@@ -410,7 +414,7 @@ def test_one_wording_serves_python_and_http(mail, tmp_path):
     assert sentences["foreign"] == str(foreign.value)
     assert "give it, or forget the receipt" in sentences["every label"]
     assert "give one that its own decisions returned" in sentences["foreign"]
-    assert "leave such a value out" in sentences["large"]
+    assert "leave it out" in sentences["large"]
     with Online.open(tmp_path / "bandit", graph=FeedbackGraph.bandit(["a", "b", "c"]), features=2, pending=1) as model:
         browser = Browser(create_app([HostedModel("bandit", model)]))
         first, second = (browser.post("/v1/act", {"x": [1.0, 2.0]}).json for _ in range(2))

@@ -157,7 +157,7 @@ ASKING = """
 def test_questions_fit_the_graph(tmp_path):
     """On a bandit graph an action shows only whether it is right; and the example fits a model of two numbers."""
     with Online.open(tmp_path / "m", graph=FeedbackGraph.bandit(["a", "b", "c"]), features=2, durability="os") as model:
-        model._access.journal.background_error = "the disk is full"
+        model._contents.journal.background_error = "the disk is full"
         with running(Driven(create_app([HostedModel("m", model)]), ASKING)) as address:
             dumped = shown(f"{address}/driven", tmp_path / "browser")
         seen = json.loads(re.findall(r'<pre id="report">(.+?)</pre>', dumped, re.DOTALL)[-1])

@@ -4,8 +4,6 @@ Nothing in here knows what a graph, a stream or a learner is; the functions turn
 and labels, or raise :class:`UserError`.
 """
 
-from __future__ import annotations
-
 import math
 import numbers
 import operator
@@ -18,8 +16,8 @@ from typing import Any, TypeAlias
 
 from gappletron.base.errors import UserError
 
+# What a class or an action may be called: it must survive a JSON file and compare without surprises.
 Label: TypeAlias = str | int | bool | None
-"""What a class or an action may be called: it must survive a JSON file and compare without surprises."""
 
 
 def number(
@@ -112,8 +110,8 @@ def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:
     return result
 
 
+# Bytes that are allocated without asking the system: the question takes longer than many short runs can spare.
 ALWAYS_FITS = 2**24
-"""Bytes that are allocated without asking the system: the question takes longer than many short runs can spare."""
 
 
 def check_memory(n_bytes: int, what: str, cure: str) -> None:

@@ -30,7 +30,7 @@ class UserError(ValueError):
     >>> FeedbackGraph.bandit(1)
     Traceback (most recent call last):
         ...
-    gappletron.UserError: a graph needs at least 2 classes, but 1 was given: name two or more
+    gappletron.UserError: a graph needs at least 2 classes, not 1: name two or more
     """
 
     __module__ = "gappletron"

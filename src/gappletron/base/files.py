@@ -98,8 +98,8 @@ def _open_special(path: str | os.PathLike[str]) -> IO[bytes]:
     return os.fdopen(os.dup(descriptor), "wb")
 
 
+# How a system says that it cannot do this here, and not that it has failed.
 UNSUPPORTED = tuple(getattr(errno, name) for name in ("EINVAL", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "ENOTTY", "EBADF"))
-"""How a system says that it cannot do this here, and not that it has failed."""
 
 
 def synchronise(descriptor: int, *, data_only: bool = False) -> None:
@@ -156,14 +156,14 @@ def _remove_parts(target: Path) -> None:
 
 
 def lock_file(path: Path) -> int | None:
-    """Lock a file, which is made where it does not exist, until the descriptor that is returned is closed.
+    """Lock a folder, or a file, which is made where it does not exist, until the returned descriptor is closed.
 
     None where the system has no such locks; a BlockingIOError where another process, or another descriptor of this one,
     has the lock.
     """
     if fcntl is None:
         return None
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 5.0
 
+# The sweep of a run, by its id, and its number of rounds.
 Run: TypeAlias = tuple[str, int]
-"""The sweep of a run, by its id, and its number of rounds."""
 
 
 @contextlib.contextmanager
@@ -26,10 +26,9 @@ def progress(what: str, note: Callable[[], str] = str) -> Iterator[Callable[[int
     `note` is asked for a text that is shown behind them.
     """
     if sys.stderr.isatty():
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-        shown = TextColumn("{task.fields[note]}", markup=False)
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), shown)
+        columns = (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), "{task.fields[note]}")
         with Progress(*columns, console=console(stderr=True), transient=True) as bar:
             task = bar.add_task(what, total=None, note="")
             yield lambda done, total: bar.update(task, completed=done, total=total, note=note())
@@ -99,17 +98,10 @@ def sweep_view(check: Callable[[], None]) -> Iterator[View]:
 
     `check` is called after every run; it may raise to end the sweep.
     """
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[runs]}"),
-        TextColumn("elapsed"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
+    times = ("elapsed", TimeElapsedColumn(), "left", TimeRemainingColumn())
+    columns = ("{task.description}", BarColumn(), "{task.fields[runs]}", *times)
     is_shown = sys.stderr.isatty()
     out = console(stderr=True)
     out.quiet = not is_shown  # older versions of rich end with an empty line, also where nothing is shown
@@ -146,9 +138,8 @@ class SweepView(View):
 
     def damaged(self, ids: Sequence[str]) -> None:
         if ids:
-            more = f" and {len(ids) - 1:,} more" if len(ids) > 1 else ""
-            first = ascii(ids[0])[:120]
-            self._say(f"damaged rows of the stored runs are removed, and run again where needed: {first}{more}")
+            shown = ascii(ids[0])[:120] + (f" and {len(ids) - 1:,} more" if len(ids) > 1 else "")
+            self._say(f"damaged rows of the stored runs are removed, and run again where needed: {shown}")
 
     def begun(self, runs: Sequence[Run], missing: Sequence[Run]) -> None:
         self.start = time.monotonic()
@@ -162,20 +153,20 @@ class SweepView(View):
             left = [rounds for sweep, rounds in missing if name in (sweep, "all")]
             self.counts[name] = [total - len(left), total]
             self.rows[name] = self.bars.add_task(
-                name, total=sum(left) or 1, runs=self._runs(name), completed=0 if left else 1
+                name, total=sum(left) or 1, runs=self._count_runs(name), completed=0 if left else 1
             )
 
     def finished(self, sweep: str, rounds: int) -> None:
         self.check()
         for name in (sweep, "all"):
             self.counts[name][0] += 1
-            self.bars.update(self.rows[name], advance=rounds, runs=self._runs(name))
+            self.bars.update(self.rows[name], advance=rounds, runs=self._count_runs(name))
         done, total = self.counts["all"]
         # The time left is estimated from the rounds played, because runs differ in length.
         left = (time.monotonic() - self.start) * (100.0 / self.bars.tasks[-1].percentage - 1.0)
-        self._say_if_due(f"{done:,} of {total:,} runs, about {_duration(left)} left")
+        self._say_if_due(f"{done:,} of {total:,} runs, about {_format_duration(left)} left")
 
-    def _runs(self, name: str) -> str:
+    def _count_runs(self, name: str) -> str:
         done, total = self.counts[name]
         return f"{done:,}/{total:,} runs"
 
@@ -184,10 +175,10 @@ class SweepView(View):
         self._say_if_due(f"drawing {figure}")
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Return a duration, rounded to seconds or minutes.
 
-    >>> _duration(8), _duration(200)
+    >>> _format_duration(8), _format_duration(200)
     ('8 s', '3 min')
     """
     return f"{max(1.0, seconds):.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -6,8 +6,6 @@ it. So commands end at once while they import and compile (:func:`exit_at_once`)
 (:func:`raising`), and code that must not be interrupted holds signals back (:func:`held_back`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -54,7 +52,7 @@ def raising() -> Iterator[Callable[[], None]]:
 
     def check() -> None:
         if arrived:
-            raise _exception(arrived[0])
+            raise _make_exception(arrived[0])
 
     if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
         yield check
@@ -62,7 +60,7 @@ def raising() -> Iterator[Callable[[], None]]:
 
     def stop(number: int, _frame: Any) -> None:
         arrived.append(number)
-        raise _exception(number)
+        raise _make_exception(number)
 
     before: dict[int, Any] = {}
     try:
@@ -73,12 +71,12 @@ def raising() -> Iterator[Callable[[], None]]:
         _restore(before)
 
 
-def _exception(number: int) -> KeyboardInterrupt:
+def _make_exception(number: int) -> KeyboardInterrupt:
     return KeyboardInterrupt() if number == signal.SIGINT else Terminated(number)
 
 
+# All signals of the system; to ask for them takes longer than all the rest of holding them back.
 VALID = tuple(signal.valid_signals())
-"""All signals of the system; to ask for them takes longer than all the rest of holding them back."""
 
 
 @contextlib.contextmanager

@@ -5,8 +5,6 @@ A text that names a learner, a stream, a graph or a piece is a name that may be 
 way and have the same error messages.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterable, Sequence
@@ -54,8 +52,8 @@ def shorten(text: str, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+# At most this many names are compared with an unknown one, which takes some ten milliseconds.
 COMPARED_NAMES = 1000
-"""At most this many names are compared with an unknown one, which takes some ten milliseconds."""
 
 
 def unknown(value: object, name: str, known: Sequence[object]) -> UserError:

@@ -5,8 +5,6 @@ to the standard output, progress and errors to the standard error; a user error 
 modules import the library inside their functions, so that ``--help`` is quick.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import sys
@@ -21,8 +19,8 @@ from gappletron.cli import bound, demo, export, graph, journal, learners, predic
 from gappletron.cli.options import take_groups
 from gappletron.cli.output import say, show_error, tell
 
+# UsageError of click, of which some versions of typer contain a copy.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
-"""UsageError of click, of which some versions of typer contain a copy."""
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -26,20 +26,15 @@ class BoundOptions:
     rounds: int = option(100_000, "T.")
     max_norm: float = option(1.0, "X, the largest norm of the features.")
     radius: float | None = option(
-        None, "B, the radius of the ball of the weights. Default: 1, or that of the optimizer of the stored run."
+        None, "B, the radius of the ball of the weights. Default: 1, or that of the stored run."
     )
     delta: float = option(0.05, "The allowed probability of failure.")
     run: str | None = option(
-        None,
-        "A stored run, by its id in results.csv: with its best comparator and its surrogate regret; --plot draws its "
-        "mistakes with the bounds over them.",
-        "--run",
-        metavar="ID",
+        None, "A stored run, by its id in results.csv; --plot draws its mistakes with the bounds.", metavar="ID"
     )
     measure: int = option(
         0,
-        "Also play so many runs on unit vectors, and print the mistakes over each bound. The default radius is then "
-        "sqrt(K - 1), with which the vectors are separable.",
+        "Also play so many runs on unit vectors, by default with B = sqrt(K - 1): the mistakes over each bound.",
         metavar="RUNS",
     )
 
@@ -107,7 +102,7 @@ def show_bounds(learner: gp.Gappletron, graph: gp.FeedbackGraph, options: BoundO
         with progress("playing") as show:
             for position, (theorem, player) in enumerate(zip(THEOREMS, tuned, strict=True)):
                 show(position, len(THEOREMS))
-                ran = measure(theorem, player, graph, rounds=rounds, repeats=runs, delta=delta, noise=NOISE)
+                ran = measure(theorem, player, graph, rounds=rounds, repeats=runs, delta=delta)
                 shown = (
                     f"does not apply: it {ran}"
                     if isinstance(ran, str)

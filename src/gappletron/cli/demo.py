@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 OURS, GREEDY, BURN_IN, ALL_LABELS = "Gappletron (auto)", "greedy", "greedy after a burn-in of 50", "sees every label"
 STYLES = dict(zip((OURS, GREEDY, BURN_IN, ALL_LABELS), ("-", "--", "-.", ":"), strict=True))
+# A method that sees no label in so many last rounds counts as stuck.
 LAST = 100
-"""A method that sees no label in so many last rounds counts as stuck."""
+# The running error of the first rounds jumps, and is not drawn.
 FIRST_DRAWN = 20
-"""The running error of the first rounds jumps, and is not drawn."""
 
 
 def demo(
@@ -41,12 +42,11 @@ def demo(
         raise cannot_write(picture, error.strerror or str(error)) from None
     check_writable(picture)
     shown: list[gp.Histories] = []
-    for setting in list_settings():
-        comparison = Comparison(setting, repeats, rounds)
+    for comparison in list_comparisons(repeats, rounds):
         with progress("compiling"):
             comparison.make_runs(0)
 
-        def report(histories: gp.Histories, _: str | None, positive: str | None = setting.positive) -> None:
+        def report(histories: gp.Histories, _: str | None, positive: str | None = comparison.positive) -> None:
             show_table(histories.title, *make_table(histories, positive))
             say()
             shown.append(histories)
@@ -58,79 +58,31 @@ def demo(
     say(f"The picture is in {picture}")
 
 
-class Setting(NamedTuple):
-    """A data set under partial feedback; `order` shuffles its rows by a seed."""
-
-    title: str
-    rows: str
-    X: NDArray[Any]
-    y: NDArray[Any]
-    graph: gp.FeedbackGraph
-    order: Callable[[int], NDArray[Any]]
-    positive: str | None = None
-
-
-def list_settings() -> list[Setting]:
-    """Return what is played: scikit-learn's breast cancer data as screening, also with an unlucky start, and digits.
-
-    >>> [setting.X.shape for setting in list_settings()]
-    [(569, 30), (569, 30), (1797, 64)]
-    """
-    import numpy as np
-    from sklearn.datasets import load_breast_cancer, load_digits
-
-    cancer, digits = load_breast_cancer(), load_digits()
-    classes = ["malignant", "benign"]
-    diagnosis = np.array(classes)[cancer.target]
-    graph = gp.FeedbackGraph.filtering(classes, revealing="malignant")
-
-    def shuffle(rows: int) -> Callable[[int], NDArray[Any]]:
-        return lambda seed: np.random.default_rng(seed).permutation(rows)
-
-    def put_healthy_first(seed: int) -> NDArray[Any]:
-        order = shuffle(len(diagnosis))(seed)
-        early = np.cumsum(diagnosis[order] == "benign") <= 50
-        first = early & (diagnosis[order] == "benign")
-        return np.concatenate((order[first], order[~first]))
-
-    screening = Setting(
-        "Breast cancer screening: only the prediction 'malignant' leads to the biopsy that shows the label",
-        "patients",
-        cancer.data,
-        diagnosis,
-        graph,
-        shuffle(len(diagnosis)),
-        "malignant",
-    )
-    unlucky = "The same with an unlucky start: the first 50 patients are healthy"
-    return [
-        screening,
-        screening._replace(title=unlucky, order=put_healthy_first),
-        Setting(
-            "Handwritten digits as a bandit: a prediction only shows whether it was right",
-            "images",
-            digits.data,
-            digits.target,
-            gp.FeedbackGraph.bandit(10),
-            shuffle(len(digits.target)),
-        ),
-    ]
-
-
+@dataclass
 class Comparison:
-    """The runs of every method on every order of the rows of a setting.
+    """The runs of every method on random orders of the rows of a data set, under partial feedback.
 
-    >>> comparison = Comparison(list_settings()[0], orders=2, rounds=30)
+    `order` shuffles the rows by a seed, `length` is how many of them are played, `orders` how often.
+
+    >>> comparison = list_comparisons(orders=2, rounds=30)[0]
     >>> list(comparison)[-1], comparison.histories().names
     (60, ['Gappletron (auto)', 'greedy', 'greedy after a burn-in of 50', 'sees every label'])
     """
 
-    def __init__(self, setting: Setting, orders: int, rounds: int | None = None) -> None:
-        self.setting, self.orders = setting, whole(orders, "repeats", least=1)
-        rows = len(setting.y)
-        self._length = rows if rounds is None else min(whole(rounds, "rounds", least=1), rows)
-        self.rounds = self._length * self.orders
-        self._played: list[gp.History] = []
+    title: str
+    X: NDArray[Any]
+    y: NDArray[Any]
+    graph: gp.FeedbackGraph
+    order: Callable[[int], NDArray[Any]]
+    length: int
+    orders: int
+    positive: str | None = None
+    played: list[gp.History] = field(default_factory=list)
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of all orders."""
+        return self.length * self.orders
 
     def make_runs(self, seed: int) -> list[gp.Runs]:
         """Return runs under partial feedback, and with every label shown; they are compiled."""
@@ -139,27 +91,73 @@ class Comparison:
             GREEDY: gp.OneAgainstAll(exploration=gp.Greedy()),
             BURN_IN: gp.OneAgainstAll(exploration=gp.BurnIn(rounds=50)),
         }
-        graph, order = self.setting.graph, self.setting.order(seed)[: self._length]
-        stream = gp.open_stream((self.setting.X[order], self.setting.y[order]), classes=graph.classes)
-        full = gp.FeedbackGraph.full(graph.classes)
+        order = self.order(seed)[: self.length]
+        stream = gp.open_stream((self.X[order], self.y[order]), classes=self.graph.classes)
+        full = gp.FeedbackGraph.full(self.graph.classes)
         return [
-            gp.Runs(hidden, stream, graph, seed=seed, curve="every"),
+            gp.Runs(hidden, stream, self.graph, seed=seed, curve="every"),
             gp.Runs({ALL_LABELS: hidden[GREEDY]}, stream, full, seed=seed, curve="every"),
         ]
 
     def __iter__(self) -> Iterator[int]:
         for seed in range(self.orders):
             for runs in self.make_runs(seed):
-                before = len(self._played)
+                before = len(self.played)
                 for _ in runs:
                     played = [dataclasses.replace(run, repeat=seed) for run in runs.histories()]
-                    self._played[before:] = played
-                    yield seed * self._length + played[0].rounds
+                    self.played[before:] = played
+                    yield seed * self.length + played[0].rounds
 
     def histories(self) -> gp.Histories:
         """Return what happened up to now."""
         orders = f"{self.orders} random orders" if self.orders > 1 else "one random order"
-        return gp.Histories(self._played, f"{self.setting.title} ({self._length:,} {self.setting.rows} in {orders})")
+        return gp.Histories(self.played, f"{self.title} ({self.length:,} rows in {orders})")
+
+
+def list_comparisons(orders: int, rounds: int | None = None) -> list[Comparison]:
+    """Return what is played: scikit-learn's breast cancer data as screening, also with an unlucky start, and digits.
+
+    >>> [comparison.length for comparison in list_comparisons(orders=2)]
+    [569, 569, 1797]
+    """
+    import numpy as np
+    from sklearn.datasets import load_breast_cancer, load_digits
+
+    whole(orders, "repeats", least=1)
+    cancer, digits = load_breast_cancer(), load_digits()
+    classes = ["malignant", "benign"]
+    diagnosis = np.array(classes)[cancer.target]
+
+    def compare(title: str, X: NDArray[Any], y: NDArray[Any], graph: gp.FeedbackGraph) -> Comparison:
+        length = len(y) if rounds is None else min(whole(rounds, "rounds", least=1), len(y))
+        return Comparison(
+            title, X, y, graph, lambda seed: np.random.default_rng(seed).permutation(len(y)), length, orders
+        )
+
+    def put_healthy_first(seed: int) -> NDArray[Any]:
+        order = screening.order(seed)
+        early = np.cumsum(diagnosis[order] == "benign") <= 50
+        first = early & (diagnosis[order] == "benign")
+        return np.concatenate((order[first], order[~first]))
+
+    screening = compare(
+        "Breast cancer screening: only the prediction 'malignant' leads to the biopsy that shows the label",
+        cancer.data,
+        diagnosis,
+        gp.FeedbackGraph.filtering(classes, revealing="malignant"),
+    )
+    screening.positive = "malignant"
+    unlucky = "The same with an unlucky start: the first 50 patients are healthy"
+    return [
+        screening,
+        dataclasses.replace(screening, title=unlucky, order=put_healthy_first, played=[]),
+        compare(
+            "Handwritten digits as a bandit: a prediction only shows whether it was right",
+            digits.data,
+            digits.target,
+            gp.FeedbackGraph.bandit(10),
+        ),
+    ]
 
 
 def make_table(histories: gp.Histories, positive: str | None) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -192,9 +190,8 @@ def draw(shown: Sequence[gp.Histories], path: Path) -> None:
         errors, labels = part.subplots(1, 2)
         _draw_panel(errors, histories, "error_rate")
         _draw_panel(labels, histories, "labels_seen")
-        what = "images" if "images" in histories.title else "patients"
-        errors.set(xlabel=f"{what} so far", ylabel="running error (mistakes / rounds)", ylim=(0, None))
-        labels.set(xlabel=f"{what} so far", ylabel="labels seen", ylim=(0, None))
+        errors.set(xlabel="rows so far", ylabel="running error (mistakes / rounds)", ylim=(0, None))
+        labels.set(xlabel="rows so far", ylabel="labels seen", ylim=(0, None))
     handles, names = parts[0].axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False, handlelength=3.5)
     save_figure(figure, path)

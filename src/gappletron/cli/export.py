@@ -1,7 +1,5 @@
 """``gappletron export``: the stored runs of the paper's experiments as a table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``gappletron graph``: describe a feedback graph."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -32,13 +32,13 @@ def journal(
     ] = False,
 ) -> None:
     """Show what a journal holds, export it, verify it or repair it."""
-    from gappletron.online import decisions
-    from gappletron.online.store import read_store, repair_store
+    from gappletron.online import decisions, folder_store
+    from gappletron.online.store import read_store
 
     if repair:
         read_store(folder)  # an error where there is no journal
         before = set(folder.glob("*.damaged"))
-        events = repair_store(folder)
+        events = folder_store.repair(folder)
         aside = sorted(path.name for path in set(folder.glob("*.damaged")) - before)
         say(f"the journal in {folder} leads to event {events:,} again; set aside: {', '.join(aside) or 'nothing'}")
     if verify:
@@ -49,7 +49,7 @@ def journal(
             rows = decisions.export(folder, out)
         tell(f"{rows:,} decisions are in {out}")
     if not (repair or verify or out):
-        _show(folder, decisions.summary(folder))
+        _show(folder, decisions.summarise(folder))
 
 
 def _verify(folder: Path) -> None:
@@ -83,11 +83,11 @@ def _show(folder: Path, found: Summary) -> None:
         *((f"  {name}", f"{number:,}") for name, number in found.statuses.items() if number),
         ("rows taught", f"{found.taught:,}"),
         ("rows compacted", f"{found.compacted:,}"),
-        ("first, last", " to ".join(_moment(time) for time in (found.first, found.last))),
+        ("first, last", " to ".join(_format_time(time) for time in (found.first, found.last))),
         ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {found.snapshots} snapshots"),
         ("since the last", f"{found.since_snapshot:,} events, to be done again when it is opened"),
-        ("exploration", _limits(found)),
-        *([] if found.waiting is None else [("may wait", _waiting(*found.waiting))]),
+        ("exploration", _describe_limits(found)),
+        *([] if found.waiting is None else [("may wait", _describe_waiting(*found.waiting))]),
         ("last opened with", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
     ]
     width = max(len(name) for name, _ in rows)
@@ -96,8 +96,8 @@ def _show(folder: Path, found: Summary) -> None:
         say(f"{name:<{width}}  {value}")
 
 
-def _limits(found: Summary) -> str:
-    """The limits on exploration, and what of the budget is spent."""
+def _describe_limits(found: Summary) -> str:
+    """Describe the limits on exploration, and what of the budget is spent."""
     least, budget = found.limits.min_propensity, found.limits.budget
     parts = [] if least == 0.0 else [f"every label is seen with probability {least:g} or more"]
     if budget is not None:
@@ -107,9 +107,9 @@ def _limits(found: Summary) -> str:
     return "; ".join(parts) or "no limits"
 
 
-def _waiting(most: int, size: int, age: float | None) -> str:
+def _describe_waiting(most: int, size: int, age: float | None) -> str:
     return f"{most:,} receipts, {size / 1e6:,.0f} MB" + ("" if age is None else f", {age:g} seconds")
 
 
-def _moment(time: float | None) -> str:
+def _format_time(time: float | None) -> str:
     return "never" if time is None else f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -40,6 +40,11 @@ def model_option(name: str, more: str = "", default: Any = None, **settings: Any
     return option(default, f"{Options.help(name)}{more}", **settings)
 
 
+def column_option(help: str) -> Any:
+    """Declare an option that names columns of a table."""
+    return option(None, f"Tables: {help}; repeatable.", metavar="COLUMN")
+
+
 def take_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command for Typer: each parameter that is a group of options is replaced by the group's fields.
 
@@ -107,9 +112,7 @@ Learners = Annotated[
 Alpha = Annotated[float, typer.Option(help="Intervals of estimates have the confidence 1 - alpha.", min=0.0, max=0.5)]
 JsonPath = Annotated[
     Path | None,
-    typer.Option(
-        "--json", metavar="PATH", help="Write every result to this file; - for the standard output, without the table."
-    ),
+    typer.Option("--json", metavar="PATH", help="Write all results to this file; - for the standard output."),
 ]
 PlotPath = Annotated[Path | None, typer.Option(help="Draw it: PNG, SVG or PDF.", metavar="PATH")]
 Results = Annotated[Path, typer.Option(help="The folder of `gappletron reproduce`.", metavar="DIR")]
@@ -138,14 +141,10 @@ class TableOptions:
 class ColumnOptions:
     """What the columns of a table, or of records, are, and how many features come of them."""
 
-    text: list[str] | None = option(
-        None, "Tables: a column of text, whose words are features; repeatable.", metavar="COLUMN"
-    )
-    numeric: list[str] | None = option(None, "Tables: a column of numbers; repeatable.", metavar="COLUMN")
-    categorical: list[str] | None = option(
-        None, "Tables: a column of categories, also where they are numbers; repeatable.", metavar="COLUMN"
-    )
-    drop: list[str] | None = option(None, "Tables: a column to ignore; repeatable.", metavar="COLUMN")
+    text: list[str] | None = column_option("a column of text, whose words are features")
+    numeric: list[str] | None = column_option("a column of numbers")
+    categorical: list[str] | None = column_option("a column of categories, also where they are numbers")
+    drop: list[str] | None = column_option("a column to ignore")
     features: int | None = option(
         None,
         "svmlight: the number of features, which replaces a scan of the file. Tables and records: the number of "
@@ -172,10 +171,7 @@ class DataOptions(ColumnOptions, TableOptions):
         rounds: int | None = None,
     ) -> gp.Stream:
         """Return the stream, ready to be played; with a model, encoded as the model does it."""
-        encoder, features, kinds = None, self.features, self.kinds
-        if model is not None:
-            encoder = model.encoder
-            features = features or model.features if encoder is None else features
+        encoder, features, kinds = None if model is None else model.encoder, self.features, self.kinds
         if encoder is not None and (kinds or features):
             raise UserError(
                 "the model has its own columns: omit --text, --numeric, --categorical, --drop and --features"
@@ -186,7 +182,7 @@ class DataOptions(ColumnOptions, TableOptions):
             format=self.format,
             columns=self.names,
             encoder=encoder,
-            features=features,
+            features=model.features if model is not None and encoder is None and features is None else features,
             classes=None if classes is None else classes.split(","),
             max_norm=max_norm,
             rounds=rounds,
@@ -231,13 +227,10 @@ class PresetOptions:
     """What a preset needs to know."""
 
     classes: str | None = option(
-        None,
-        "The labels, as in ham,spam. With data they replace a scan of the file; for a preset their number will do.",
+        None, "The labels, as in ham,spam; they replace a scan of the file. For a preset a number will do."
     )
     revealing: str | None = option(
-        None,
-        "Filtering and apple tasting: the class that reveals. Default: the first of --classes; required where the "
-        "classes are found in the data.",
+        None, "Filtering and apple tasting: the class that reveals. Default: the first of --classes."
     )
 
     def open_alone(self, graph: str) -> gp.FeedbackGraph:
@@ -257,14 +250,13 @@ class GraphOptions(PresetOptions):
 
     cost: list[str] | None = option(
         None,
-        "What an action costs at a label, as in spam,ham=10; * for every class; repeatable. Only for learners that "
-        "minimise cost.",
+        "What an action costs at a label, as in spam,ham=10; * for every class; repeatable.",
         metavar="ACTION,CLASS=NUMBER",
     )
 
     def add_costs(self, graph: gp.FeedbackGraph) -> gp.FeedbackGraph:
         """Return the graph with these costs, in addition to those of its file."""
-        from gappletron.graphs.costs import read_costs
+        from gappletron.graphs.open import read_costs
 
         entries = [entry for text in self.cost or () for entry in read_costs(text, graph.actions, graph.classes)]
         return graph.with_costs(entries) if entries else graph

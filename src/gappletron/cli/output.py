@@ -45,18 +45,18 @@ def check_outputs(*, inputs: tuple[str, ...] = (), **outputs: Path | None) -> No
     :param outputs: by the names of their options; one that is called plot must be a picture.
     """
     places: dict[Path, str] = {}
-    named = {f"--{name}": path for name, path in outputs.items() if path is not None}
-    for option, path in named.items():
-        if option == "--plot":
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        if option == "plot":
             figure_kind(path)
         if path != STANDARD_OUTPUT:
             check_writable(path)
             if any(_same_file(path, name) for name in inputs):
                 raise UserError(f"{str(path)!r} is an input and would be overwritten: name another file for the result")
-    for option, path in named.items():
         other = places.setdefault(path.resolve(), option)
         if other != option:
-            raise UserError(f"{other} and {option} both name {str(path)!r}: name two files")
+            raise UserError(f"--{other} and --{option} both name {str(path)!r}: name two files")
 
 
 def _same_file(path: Path, name: str) -> bool:
@@ -85,33 +85,27 @@ def play_and_report(
                         show(played, runs.rounds)
                         check()
             except (UserError, KeyboardInterrupt) as stop:
-                _report_stop(runs.histories(), stop, report)
+                histories = runs.histories()
+                rounds = [run.rounds for run in histories]
+                if isinstance(stop, KeyboardInterrupt):
+                    measured = f"stopped: what follows is what was measured, {min(rounds, default=0):,} rounds"
+                    tell(measured if any(rounds) else NOTHING_YET)
+                if any(rounds):
+                    try:
+                        report(histories, str(stop) or "interrupted")
+                    except (UserError, OSError) as error:  # a full disk, for example, must not hide what came first
+                        show_error(error)
                 raise
             report(runs.histories(), None)
     except KeyboardInterrupt as stop:
         raise typer.Exit(exit_code(stop)) from None
 
 
-def _report_stop(
-    histories: gp.Histories, stop: BaseException, report: Callable[[gp.Histories, str | None], None]
-) -> None:
-    """Report what was measured before an error or a signal ended playing."""
-    rounds = [run.rounds for run in histories]
-    interrupted = isinstance(stop, KeyboardInterrupt)
-    if interrupted:
-        tell(f"stopped: what follows is what was measured, {min(rounds):,} rounds" if any(rounds) else NOTHING_YET)
-    if any(rounds):
-        try:
-            report(histories, "interrupted" if interrupted else str(stop))
-        except (UserError, OSError) as error:  # a second error, such as a full disk, must not hide the first
-            show_error(error)
-
-
 def show_table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     """Print a table."""
-    from gappletron.play.history import aligned
+    from gappletron.play.history import align_table
 
-    say("\n".join([title, *aligned(header, rows)]))
+    say("\n".join([title, *align_table(header, rows)]))
 
 
 def show_confusion(histories: gp.Histories) -> None:
@@ -191,8 +185,8 @@ def document(runs: gp.Runs, histories: gp.Histories, stopped: str | None) -> dic
 
 
 GRAPH_NUMBERS = ("revealing", "dominating_set", "dominating_set_is_exact", "rho", "least_rho")
+# What is written under its own name.
 RUN_NUMBERS = ("repeat", "seed", "rounds", "mistakes", "error_rate", "labels_seen", "seconds")
-"""What is written under its own name."""
 
 
 def describe_run(run: gp.History, player: gp.Player) -> dict[str, Any]:

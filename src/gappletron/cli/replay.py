@@ -1,7 +1,5 @@
 """``gappletron replay``: evaluate other learners on the decisions of a journal."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated
 

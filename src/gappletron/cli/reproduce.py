@@ -1,7 +1,5 @@
 """``gappletron reproduce``: the experiments of the paper."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from typing import Any
 
 import typer
 
+import gappletron as gp
 from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
 from gappletron.base.progress import sweep_view
@@ -24,14 +23,10 @@ class ReproduceOptions:
     """What is run, how long, where and with what."""
 
     out: Path | None = option(
-        None,
-        "Folder for results.sqlite, results.csv, figures/ and report.html. Default: results, or results/sensitivity.",
-        metavar="DIR",
+        None, "The folder of all results. Default: results, or results/sensitivity.", metavar="DIR"
     )
     figure: list[str] | None = option(
-        None,
-        "Only this figure or sweep, such as bandit-theory or lower-full; can be repeated. Default: all.",
-        metavar="ID",
+        None, "Only this figure or sweep, such as bandit-theory; repeatable. Default: all.", metavar="ID"
     )
     rounds: int = option(100_000, "The number of rounds T; the paper does not give it.")
     repeats: int | None = option(
@@ -39,15 +34,10 @@ class ReproduceOptions:
     )
     jobs: int | None = option(None, "Runs at the same time. Default: one per core.")
     scheduler: str | None = option(
-        None,
-        "Run on the Dask cluster of the scheduler at this address, such as tcp://127.0.0.1:8786.",
-        metavar="ADDRESS",
+        None, "Run on the Dask cluster of this scheduler, such as tcp://127.0.0.1:8786.", metavar="ADDRESS"
     )
     sensitivity: bool = option(
-        False,
-        "Run the experiments under other readings of the paper, to see what the verdicts depend on; about an hour on "
-        "two cores.",
-        "--sensitivity",
+        False, "Run the experiments under other readings of the paper: about an hour on two cores.", "--sensitivity"
     )
 
 
@@ -56,15 +46,15 @@ def reproduce(options: ReproduceOptions) -> None:
 
     Finished runs are stored; after an interruption the same command continues.
     """
-    from gappletron.paper.reproduce import carry_out, make_plan
-    from gappletron.paper.sensitivity_page import carry_out_sensitivity
+    from gappletron.paper.reproduce import reproduce_readings
 
     folder = options.out or Path("results", *(["sensitivity"] if options.sensitivity else []))
-    work: Callable[..., Any]  # errors in the options come before the connection to a cluster
+    work: Callable[..., Any]
     if options.sensitivity:
-        work = partial(carry_out_sensitivity, folder, read_size(options))
+        work = partial(reproduce_readings, folder, read_size(options))
     else:
-        work = partial(carry_out, make_plan(options.figure or (), options.rounds, options.repeats), folder)
+        figures = options.figure or ()
+        work = partial(gp.reproduce, folder, figures=figures, rounds=options.rounds, repeats=options.repeats)
     try:
         with raising() as check, contextlib.ExitStack() as stack:
             executor = in_flight = None

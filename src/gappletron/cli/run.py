@@ -13,9 +13,7 @@ import typer
 
 import gappletron as gp
 from gappletron.base.errors import UserError
-from gappletron.base.files import is_special
 from gappletron.base.progress import progress
-from gappletron.base.signals import held_back
 from gappletron.base.text import listing, unknown
 from gappletron.cli import options, output
 from gappletron.cli.options import ALPHA, given_options, model_option, option
@@ -33,9 +31,7 @@ class PieceOptions:
         "enough), paper (exactly Algorithm 1) or optimised (the minimiser of the bound, best with --optimizer "
         "ada-grad). Parameters as in top-up:gamma=2.",
     )
-    gamma: float | None = option(
-        None, "The exploration parameter of all learners that explore. Default for Gappletron: 1."
-    )
+    gamma: float | None = option(None, "The parameter of learners that explore. Default for Gappletron: 1.")
     tuning: str | None = option(
         None,
         "Set the parameters from the data: theory or only-t for every learner; for Gappletron also expectation, "
@@ -59,15 +55,8 @@ class PlayOptions:
     max_norm: float | None = option(None, "The largest norm of a row; replaces a scan of the file.")
     jobs: int | None = option(None, "Threads. Default: one per core.")
     save: Path | None = option(None, "Write the model to this file: one learner, one repeat.", metavar="MODEL")
-    load: Path | None = option(
-        None, "Go on with the model of this file: its learner, graph, columns and seed.", metavar="MODEL"
-    )
-    estimate: bool = option(
-        False,
-        "Also estimate the error from the labels that were seen alone, with an interval: in the progress line, beside "
-        "the true error, and in the JSON.",
-        "--estimate",
-    )
+    load: Path | None = option(None, "Go on with the model of this file, and with its options.", metavar="MODEL")
+    estimate: bool = option(False, "Also estimate the error from the labels that were seen alone.", "--estimate")
     confusion: bool = option(False, "Also print how often each action was played at each label.", "--confusion")
 
 
@@ -93,7 +82,7 @@ def run(
     plot: options.PlotPath = None,
 ) -> None:
     """Play a stream with one or more learners, on the bandit graph by default, and print their error rates."""
-    from gappletron.play.watch import NoWatch
+    from gappletron.play.monitor_state import NoWatch
 
     if alpha != ALPHA and not playing.estimate:
         raise UserError("--alpha was given without --estimate, to which it belongs: give both or none")
@@ -144,14 +133,13 @@ def run(
                     last.callback(output.show_confusion, histories)
                 last.callback(output.show_estimates, histories, reports)
                 last.callback(output.say, str(histories))
-            with contextlib.nullcontext() if may_block(json, plot) else held_back():
-                if plot is not None:
-                    last.callback(histories.plot, plot)
-                if json is not None:
-                    write_json(json, runs, histories, stopped, reports)
-                if save is not None:
-                    saved = model or gp.Online.from_player(runs.player(), stream.encoder)
-                    last.callback(saved.save, save)
+            if plot is not None:
+                last.callback(histories.plot, plot)
+            if json is not None:
+                write_json(json, runs, histories, stopped, reports)
+            if save is not None:
+                saved = model or gp.Online.from_player(runs.player(), stream.encoder)
+                last.callback(saved.save, save)
 
     def note() -> str:
         return f"error {gp.Monitor(runs.player(repeat=runs.repeats[0])).rates('policy', alpha).error}"
@@ -211,8 +199,3 @@ def tune_learners(
         name: gp.tuned(learner, tuning, graph, rounds=stream.rounds, features=features, max_norm=norm)
         for name, learner in learners.items()
     }
-
-
-def may_block(*outputs: Path | None) -> bool:
-    """Return whether an output is a pipe or a device, which may make the command wait: then signals must reach it."""
-    return any(path is not None and (path == STANDARD_OUTPUT or is_special(path)) for path in outputs)

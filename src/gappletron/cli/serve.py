@@ -27,21 +27,14 @@ class ModelOptions:
     """What the models are."""
 
     learner: list[str] | None = option(
-        None,
-        "For a new model; NAME=LEARNER is for one of several; repeatable. Default: auto.",
-        metavar="[NAME=]LEARNER",
+        None, "For new models, or for one of them: NAME=LEARNER; repeatable. Default: auto.", metavar="[NAME=]LEARNER"
     )
     vectors: bool = option(False, "For a new model: x is a vector of numbers. Default: a record.", "--vectors")
     strict: bool = option(
-        False,
-        "Refuse records that lack a declared column (--text, --numeric, --categorical) or have another one. Default: "
-        "they are taken, and counted.",
-        "--strict",
+        False, "Refuse records with other columns than those that were declared. Default: they are counted.", "--strict"
     )
     shadow: list[str] | None = option(
-        None,
-        "The model NAME decides nothing, and learns from the decisions and the feedback of CHAMPION; repeatable.",
-        metavar="NAME=CHAMPION",
+        None, "NAME decides nothing, and learns from what CHAMPION decides; repeatable.", metavar="NAME=CHAMPION"
     )
     max_waiting: int | None = option(
         None, "Refuse decisions while so many receipts wait, in place of letting the oldest expire.", min=1
@@ -52,24 +45,13 @@ class ModelOptions:
 class StorageOptions:
     """What is kept of a model, and how safely."""
 
-    durability: str = option(
-        "disk",
-        "What an answer waits for: disk (it survives a power failure) or os (it survives a crash of the process).",
-    )
+    durability: str = option("disk", "What answers survive: a power failure (disk), or a crash of the process (os).")
     snapshot_every: int = option(
-        1_000_000,
-        "Decisions and feedback between two snapshots of a model: fewer make a start after a crash quicker.",
-        metavar="EVENTS",
-        min=1,
+        1_000_000, "Events between snapshots: fewer make a start after a crash quicker.", metavar="EVENTS", min=1
     )
     pending: int = model_option("pending", default=1_000_000, min=1)
     pending_age: float | None = model_option("pending_age", metavar="SECONDS")
-    keep_rows: int | None = option(
-        None,
-        "Keep the features of at least so many last rounds; in older ones a hash stands for them. Default: all are "
-        "kept.",
-        min=0,
-    )
+    keep_rows: int | None = option(None, "Keep the features of at least so many last rounds. Default: of all.", min=0)
 
 
 @dataclass(frozen=True)
@@ -78,9 +60,7 @@ class ServerOptions:
 
     host: str = option("127.0.0.1", "Where to listen. Others than this machine need --token-file.")
     port: int = option(8080, "The port; 0 for one that is free.", min=0, max=65535)
-    token_file: Path | None = option(
-        None, "A file of tokens, one in each line, of which requests must have one.", metavar="PATH"
-    )
+    token_file: Path | None = option(None, "A file of tokens, one per line; requests need one.", metavar="PATH")
     max_body: int = option(16_000_000, "The largest body of a request.", metavar="BYTES", min=1)
 
 
@@ -108,9 +88,10 @@ def serve(
     The options of the graph, of columns and features, and the seed are for a new model, which needs a graph.
     """
     try:
-        from gappletron.service import access, app, serving
+        from gappletron.service import app, serving
         from gappletron.service.columns import nothing_declared
         from gappletron.service.models import host_models
+        from gappletron.service.tokens import check_host, read_tokens
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
@@ -118,8 +99,8 @@ def serve(
     names = list(places)
     champions = parse_shadows(hosting.shadow or [], names)
     learners = parse_learners(hosting.learner or [], names)
-    tokens = [] if server.token_file is None else access.read_tokens(server.token_file)
-    access.check_host(server.host, tokens)
+    tokens = [] if server.token_file is None else read_tokens(server.token_file)
+    check_host(server.host, tokens)
     known = {**make_rows(hosting.vectors, columns), **given_options(seed=seed), **limits.parse()}
     known |= {name: value for name, value in vars(storage).items() if value is not None}
     if graph is not None:

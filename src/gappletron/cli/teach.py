@@ -1,7 +1,5 @@
 """``gappletron teach``: a warm start from a file in which every label is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -54,7 +52,7 @@ def teach(
     rows = 0
     with progress("teaching") as show:
         for chunk in prepare_chunks(stream):
-            saved.player.teach(chunk if positions is None else chunk.relabelled(positions))
+            saved.player.teach(chunk if positions is None else chunk.relabel(positions))
             rows += len(chunk.chunk.labels)
             show(rows, stream.rounds)
     saved.save(target)

@@ -5,17 +5,14 @@ separable. :class:`FreshFeatures`: with full information the surrogate regret gr
 norm of the comparator, but not with T. :class:`FreshThenSegments`: both, one after the other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from gappletron.base.checks import whole
-from gappletron.base.errors import UserError
-from gappletron.data.generated import GeneratedStream
 from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, make_chunk
+from gappletron.data.synthetic import GeneratedStream
 
 
 class Segments(GeneratedStream):
@@ -56,7 +53,6 @@ class Segments(GeneratedStream):
         self.features = 2 * self.root + 1
         self.classes = (0, 1)
         self.max_norm = math.sqrt(2.0)
-        self._set_name(self.root, self.turned)
 
     @property
     def segment_ends(self) -> range:
@@ -74,7 +70,7 @@ class Segments(GeneratedStream):
         return self.root / 2.0
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
+        """Yield the rounds from the beginning."""
         for start in range(0, self.rounds, CHUNK):
             segment = np.arange(start, min(start + CHUNK, self.rounds)) // self.root
             n = segment.size
@@ -107,7 +103,7 @@ class FreshFeatures(GeneratedStream):
     >>> FreshFeatures(classes=3, radius=2, rounds=27)
     Traceback (most recent call last):
         ...
-    gappletron.UserError: with K=3 and B=2 the last feature comes in round 28: give at least 28 rounds, not 27
+    gappletron.UserError: the number of rounds T, with (B^2 - 1) K^2 + 1 features, must be at least 28, not 27
     """
 
     kind = "fresh"
@@ -117,24 +113,15 @@ class FreshFeatures(GeneratedStream):
     def __init__(self, classes: int, radius: int, rounds: int, seed: int = 0) -> None:
         K = whole(classes, "the number of classes K", least=2, most=10_000)
         self.radius = whole(radius, "the comparator's norm B", least=2)
+        # M, the rounds before the last feature.
         self.fresh = (self.radius**2 - 1) * K**2
-        """M, the rounds before the last feature."""
-        self.features = self.fresh + 1
-        if self.features > MOST_FEATURES:
-            raise UserError(
-                f"K={K} and B={self.radius} need {self.features} features, more than the {MOST_FEATURES} that an "
-                "index can count: lower B or K"
-            )
-        self.rounds: int = whole(rounds, "the number of rounds T")
-        if self.rounds < self.features:
-            raise UserError(
-                f"with K={K} and B={self.radius} the last feature comes in round {self.features}: give at least "
-                f"{self.features} rounds, not {self.rounds}"
-            )
+        self.features = whole(self.fresh + 1, "the number of features, (B^2 - 1) K^2 + 1,", most=MOST_FEATURES)
+        self.rounds: int = whole(
+            rounds, "the number of rounds T, with (B^2 - 1) K^2 + 1 features,", least=self.features
+        )
         self.seed = whole(seed, "seed")
         self.classes = tuple(range(K))
         self.max_norm = 1.0
-        self._set_name(K, self.radius, self.rounds, self.seed)
 
     @property
     def lower_bound(self) -> float:
@@ -149,7 +136,7 @@ class FreshFeatures(GeneratedStream):
         return self.fresh * (1.0 - 1.0 / K) ** 2
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
+        """Yield the rounds from the beginning."""
         # Not a spawned sequence: the learners' generators are spawned from their seed, which may be the same number.
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed)))
         K = len(self.classes)
@@ -159,7 +146,7 @@ class FreshFeatures(GeneratedStream):
             labels = np.full(n, last, np.int64)
             drawn = min(n, self.features - start)
             if drawn > 0:
-                labels[:drawn] = rng.random(drawn) * K  # never rounds up to K: see `below` in synthetic.py
+                labels[:drawn] = rng.random(drawn) * K  # never rounds up to K: see `draw_below` in synthetic.py
                 labels[drawn:] = last = int(labels[drawn - 1])
             yield make_chunk(np.arange(n + 1), np.minimum(np.arange(start, start + n), self.fresh), np.ones(n), labels)
 
@@ -189,12 +176,12 @@ class FreshThenSegments(GeneratedStream):
         self.second = Segments(root, turned)
         K, B = whole(classes, "the number of classes K", least=2), whole(radius, "the comparator's norm B", least=2)
         self.first = FreshFeatures(K, B, (B * B - 1) * K * K + 1, seed)
-        self.root, self.turned, self.seed = self.second.root, self.second.turned, self.first.seed
+        self.radius, self.seed = self.first.radius, self.first.seed
+        self.root, self.turned = self.second.root, self.second.turned
         self.rounds: int = self.first.rounds + self.second.rounds
         self.features = self.first.features + self.second.features
         self.classes = self.first.classes
         self.max_norm = self.second.max_norm
-        self._set_name(K, B, self.root, self.seed, self.turned)
 
     @property
     def segment_ends(self) -> list[int]:
@@ -212,7 +199,7 @@ class FreshThenSegments(GeneratedStream):
         return self.first.comparator_loss
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
+        """Yield the rounds from the beginning."""
         yield from self.first.chunks()
         for chunk in self.second.chunks():
             yield make_chunk(chunk.indptr, chunk.indices + self.first.features, chunk.values, chunk.labels)

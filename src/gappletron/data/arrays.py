@@ -1,7 +1,5 @@
 """Rows in memory, with a label for each: dense arrays and sparse matrices as a stream."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,18 +10,8 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, label, labels, whole
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing
-from gappletron.data.records.values import plain_numbers
-from gappletron.data.stream import (
-    CHUNK,
-    ENTRIES,
-    MOST_FEATURES,
-    Chunk,
-    Stream,
-    check_norm,
-    drop_zeros,
-    largest_norm,
-    make_chunk,
-)
+from gappletron.data.records.values import unbox_numbers
+from gappletron.data.stream import CHUNK, ENTRIES, MOST_FEATURES, Chunk, Stream, drop_zeros, find_max_norm, make_chunk
 
 
 class ArrayRows:
@@ -37,27 +25,24 @@ class ArrayRows:
         self.features = whole(features, "the number of columns of X", most=MOST_FEATURES)
 
     def chunks(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
-        """The rows with these labels, or a UserError that says which entry is not finite."""
+        """Yield the rows with these labels, or raise a UserError that says which entry is not finite."""
         start = 0
         while start < self.count:
-            stop = self._cut(start)
-            indptr, indices, values = self._entries(start, stop)
+            stop = self._find_end(start)
+            indptr, indices, values = self._extract(start, stop)
             if indices.size and not 0 <= indices.min() <= indices.max() < self.features:
-                raise UserError(
-                    f"X was changed and has an index outside its {self.features} columns: make the stream from a copy"
-                )
+                what = f"X was changed and has an index outside its {self.features} columns"
+                raise UserError(f"{what}: make the stream from a copy")
             finite = np.isfinite(values)
             if not finite.all():
                 entry = int(np.argmin(finite))
                 row = start + int(np.searchsorted(indptr, entry, side="right")) - 1
-                raise UserError(
-                    f"X has {values[entry]} in row {row}, column {indices[entry]} (counting from 0): "
-                    "every value must be finite; records may have gaps, see Encoder"
-                )
+                where = f"row {row}, column {indices[entry]} (counting from 0)"
+                raise UserError(f"X has {values[entry]} in {where}: give finite values; an Encoder takes gaps")
             yield make_chunk(indptr, indices, values, positions[start:stop])
             start = stop
 
-    def _cut(self, start: int) -> int:
+    def _find_end(self, start: int) -> int:
         """Return where the chunk ends that begins here: it has at most CHUNK rows and, unless it is a single row,
         ENTRIES entries.
         """
@@ -68,13 +53,12 @@ class ArrayRows:
             most = int(np.searchsorted(indptr, indptr[0] + ENTRIES, side="right")) - 1
         return min(start + CHUNK, start + max(most, 1), self.count)
 
-    def _entries(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    def _extract(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
         if not isinstance(self._rows, np.ndarray):
             indptr = self._rows.indptr[start : stop + 1].astype(np.int64)
             span = slice(indptr[0], indptr[-1])
-            return drop_zeros(
-                indptr - indptr[0], self._rows.indices[span].astype(np.int32), _as_doubles(self._rows.data[span])
-            )
+            indices, values = self._rows.indices[span].astype(np.int32), _as_doubles(self._rows.data[span])
+            return drop_zeros(indptr - indptr[0], indices, values)
         block = _as_doubles(self._rows[start:stop])
         keep = block != 0.0
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)))
@@ -97,7 +81,7 @@ class ArrayStream(Stream):
     >>> ArrayStream([[1, float("nan")]], ["spam"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    gappletron.UserError: X has nan in row 0, column 1 (counting from 0): every value must be finite; ...
+    gappletron.UserError: X has nan in row 0, column 1 (counting from 0): give finite values; ...
     """
 
     def __init__(self, X: Any, y: Any, *, classes: Iterable[Any] | None = None, name: str = "arrays") -> None:
@@ -106,16 +90,16 @@ class ArrayStream(Stream):
         self.rounds, self.features = self._rows.count, self._rows.features
         for _ in self._rows.chunks(np.zeros(self.rounds, np.int64)):
             pass  # what is wrong is said at once
-        self.classes, self._labels = label_positions(y, self.rounds, classes)
+        self.classes, self._labels = locate_labels(y, self.rounds, classes)
         self.classes_given = classes is not None
 
     @functools.cached_property
     def max_norm(self) -> float | None:  # type: ignore[override]
         """The largest Euclidean norm of a row."""
-        return check_norm(max(map(largest_norm, self.chunks())), self.name)
+        return find_max_norm(self)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
+        """Yield the rounds from the beginning."""
         return self._rows.chunks(self._labels)
 
 
@@ -144,22 +128,26 @@ def _check_kind(ndim: int, dtype: np.dtype[Any]) -> None:
     if ndim != 2:
         raise UserError(f"X must have two dimensions, one row for each round, not {ndim}")
     if dtype.kind not in "biuf":
-        raise UserError(
-            f"X holds {dtype} values: give real numbers (bool, int or float); texts and categories need an Encoder"
-        )
+        raise UserError(f"X holds {dtype} values: give real numbers; texts and categories need an Encoder")
 
 
 def _read_dense(X: Any) -> NDArray[Any]:
     try:
-        rows = plain_numbers(np.asarray(X))
+        rows = unbox_numbers(np.asarray(X))
     except (ValueError, TypeError, OverflowError):
-        raise UserError(
-            "X cannot be made into an array: give one row of numbers for each round, all of one length"
-        ) from None
+        raise UserError("X cannot be made into an array: give rows of numbers, all of one length") from None
     if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
         raise UserError("X has masked values: fill them, for example with X.filled(0)")
     _check_kind(rows.ndim, rows.dtype)
     return rows
+
+
+def check_sparse(matrix: Any) -> None:
+    """Raise a UserError if the parts of a SciPy matrix do not fit together."""
+    try:
+        matrix.check_format(full_check=True)
+    except (ValueError, IndexError, TypeError) as error:
+        raise UserError(f"X is not a consistent sparse matrix ({error}): rebuild it from its entries") from None
 
 
 def _read_sparse(X: Any) -> Any:
@@ -167,13 +155,10 @@ def _read_sparse(X: Any) -> Any:
     import scipy.sparse
 
     _check_kind(X.ndim, X.dtype)
-    try:
-        csr = X.tocsr()
-        # A new object, so that scipy computes its flags about sorted indices instead of keeping those of X.
-        rows = scipy.sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
-        rows.check_format(full_check=True)
-    except (ValueError, IndexError, TypeError) as error:
-        raise UserError(f"X is not a consistent sparse matrix ({error}): rebuild it from its entries") from None
+    csr = X.tocsr()
+    check_sparse(csr)
+    # A new object, so that scipy computes its flags about sorted indices instead of keeping those of X.
+    rows = scipy.sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
     if not rows.has_canonical_format:
         rows = scipy.sparse.csr_array((_as_doubles(rows.data), rows.indices, rows.indptr), shape=rows.shape, copy=True)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -227,36 +212,33 @@ def _find_labels(y: Any) -> tuple[list[Any], NDArray[np.int64]]:
     return [plain for _, plain in places], positions
 
 
-def label_positions(y: Any, rounds: int, classes: Iterable[Any] | None) -> tuple[tuple[Label, ...], NDArray[np.int64]]:
+def locate_labels(y: Any, rounds: int, classes: Iterable[Any] | None) -> tuple[tuple[Label, ...], NDArray[np.int64]]:
     """Return the classes, and every row's position in them."""
     found, positions = _find_labels(y)
     if len(positions) != rounds:
         raise UserError(f"X has {rounds} rows and y has {len(positions)} labels: give one label for each row")
     appearing = labels(found, "class")
     if classes is not None:
-        names = labels(plain_names(classes), "class")
+        names = check_classes(plain_names(classes))
     else:
         try:
-            names = tuple(sorted(appearing))  # type: ignore[type-var]
+            names = check_classes(sorted(appearing))
         except TypeError:
-            names = appearing
-    place = {name: position for position, name in enumerate(check_classes(names))}
+            names = check_classes(appearing)
+    place = {name: position for position, name in enumerate(names)}
     to_place = np.array([place.get(name, -1) for name in appearing], np.int64)
     result = to_place[positions]
     if (to_place < 0).any():
         row = int(np.argmin(result))
-        raise UserError(
-            f"row {row} of y (counting from 0) has the label {appearing[positions[row]]!r}, which is not among the "
-            f"classes {listing(names)}: add it to classes or drop the row"
-        )
+        what = f"row {row} of y (counting from 0) has the label {appearing[positions[row]]!r}"
+        raise UserError(f"{what}, which is not among the classes {listing(names)}: add it to classes or drop the row")
     return names, result
 
 
-def check_classes(names: tuple[Label, ...]) -> tuple[Label, ...]:
-    """Return the names, or raise a UserError if there are fewer than two."""
+def check_classes(given: Iterable[Any]) -> tuple[Label, ...]:
+    """Return the names of classes, or raise a UserError if two are the same, or there are fewer than two."""
+    names = labels(given, "class")
     if len(names) < 2:
-        raise UserError(
-            f"a stream needs at least 2 classes, but {'only ' + repr(names[0]) if names else 'none'} is named: name "
-            "all of them, as in ham,spam"
-        )
+        named = f"only {names[0]!r}" if names else "none"
+        raise UserError(f"a stream needs at least 2 classes, but {named} is named: name all of them, as in ham,spam")
     return names

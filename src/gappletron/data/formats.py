@@ -5,10 +5,9 @@ lists of dicts where the format has no fixed columns. CSV and Parquet are read b
 Python: pyarrow fixes the columns at the first block, and records may get new ones.
 """
 
-from __future__ import annotations
-
 import codecs
 import csv
+import functools
 import io
 import itertools
 import json
@@ -19,34 +18,36 @@ from typing import Any, NamedTuple
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing, shorten, unknown
 from gappletron.data import sources
-from gappletron.data.records.arrow import bytes_to_texts
+from gappletron.data.records.columns import bytes_to_texts
 from gappletron.data.records.values import decode
 from gappletron.data.sources import Progress, Source
 
+# Rows in a block of JSON lines or of Vowpal Wabbit's text, and at most in one of Parquet.
 BLOCK_ROWS = 4096
-"""Rows in a block of JSON lines or of Vowpal Wabbit's text, and at most in one of Parquet."""
+# The column that holds the label of a line for Vowpal Wabbit.
 VW_LABEL = "vw label"
-"""The column that holds the label of a line for Vowpal Wabbit."""
-DELIMITERS = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons"}
+DELIMITERS = (",", "\t", ";")
 
 # ------------------------------------------------------------------------------------------------------------ CSV, TSV
 
 
-def read_csv(source: Source, progress: Progress = None) -> Iterator[Any]:
+class Header(NamedTuple):
+    """The names of the columns, the delimiter, and how many bytes to skip before the first row."""
+
+    names: list[str]
+    delimiter: str
+    length: int
+
+
+def read_delimited(
+    source: Source, progress: Progress = None, *, delimiter: str | None = None, quote: str | bool = '"'
+) -> Iterator[Any]:
     """Yield the rows of a CSV file as record batches of texts; an empty field is null.
 
-    The delimiter (comma, semicolon or tab) is found in the header. Fields may be quoted, and then hold delimiters and
-    line breaks. A field that is not UTF-8 is taken for Latin-1.
+    The delimiter (comma, semicolon or tab) is found in the header where it is not given. Fields may be quoted, and then
+    hold delimiters and line breaks; with ``quote=False`` a quotation mark is a character like others. A field that is
+    not UTF-8 is taken for Latin-1.
     """
-    return _read_delimited(source, progress, None, '"')
-
-
-def read_tsv(source: Source, progress: Progress = None) -> Iterator[Any]:
-    """As :func:`read_csv`, but separated by tabs, and without quotes: a quotation mark is a character like others."""
-    return _read_delimited(source, progress, "\t", False)
-
-
-def _read_delimited(source: Source, progress: Progress, delimiter: str | None, quote: Any) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.csv as pacsv
 
@@ -54,14 +55,7 @@ def _read_delimited(source: Source, progress: Progress, delimiter: str | None, q
         first = next(blocks, b"")
         header = _read_header(source, first, delimiter)
         types = dict.fromkeys(header.names, pa.binary())
-        options = {
-            "read_options": pacsv.ReadOptions(column_names=header.names, block_size=sources.BLOCK, use_threads=False),
-            "parse_options": pacsv.ParseOptions(
-                delimiter=header.delimiter, quote_char=quote, newlines_in_values=bool(quote)
-            ),
-            "convert_options": pacsv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""]),
-        }
-        marks = 0
+        marks = rows = 0
 
         def count_marks() -> Iterator[bytes]:
             nonlocal marks
@@ -69,9 +63,14 @@ def _read_delimited(source: Source, progress: Progress, delimiter: str | None, q
                 marks += block.count(b'"')
                 yield block
 
-        rows, last = 0, None
+        last = None
         try:
-            with pacsv.open_csv(sources.BlockFile(count_marks()), **options) as reader:
+            with pacsv.open_csv(
+                io.BufferedReader(sources.BlockFile(count_marks())),
+                pacsv.ReadOptions(column_names=header.names, block_size=sources.BLOCK, use_threads=False),
+                pacsv.ParseOptions(delimiter=header.delimiter, quote_char=quote, newlines_in_values=bool(quote)),
+                pacsv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""]),
+            ) as reader:
                 for batch in reader:
                     yield _as_texts(batch, header)
                     rows += batch.num_rows
@@ -79,10 +78,8 @@ def _read_delimited(source: Source, progress: Progress, delimiter: str | None, q
         except pa.ArrowInvalid as error:
             raise _explain_csv(source.name, str(error), rows, header) from None
         if quote and marks % 2 and b"\n" in (last or b""):
-            raise UserError(
-                f"{source.name} ends inside a quoted field of row {rows:,}: close the quotation mark, or add "
-                "--format tsv for tabs without quotes"
-            )
+            cure = "close the quotation mark, or use --format tsv for tabs without quotes"
+            raise UserError(f"{source.name} ends inside a quoted field of row {rows:,}: {cure}")
 
 
 def _as_texts(batch: Any, header: Header) -> Any:
@@ -96,25 +93,17 @@ def _as_texts(batch: Any, header: Header) -> Any:
     return pa.RecordBatch.from_arrays(columns, header.names)
 
 
-class Header(NamedTuple):
-    """The names of the columns, the delimiter, and how many bytes to skip before the first row."""
-
-    names: list[str]
-    delimiter: str
-    length: int
-
-
 def _read_header(source: Source, first: bytes, delimiter: str | None) -> Header:
     """Return the header of a CSV file, from its first block."""
     name, columns = source.name, source.columns
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UserError(f"{name} is UTF-16: save it as UTF-8, for example with iconv -f UTF-16 -t UTF-8")
     if b"\0" in first[:4096]:
-        raise UserError(f"{name} has NUL bytes, so it is not text: {looks_like(first)}")
-    mark = len(codecs.BOM_UTF8) if first.startswith(codecs.BOM_UTF8) else 0
-    mark += len(first) - mark - len(first[mark:].lstrip(b"\r\n"))  # blank lines in front
+        raise UserError(f"{name} has NUL bytes, so it is not text: {describe_content(first)}")
+    body = first.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    skipped = len(first) - len(body)
     # Each byte is taken for one character here, so that lengths are those of bytes; names are decoded one by one.
-    text = first[mark:].decode("latin-1")
+    text = body.decode("latin-1")
     if not text.strip():
         raise UserError(f"{name} is empty: a table needs a header and at least one row")
     found = delimiter or _find_delimiter(text.splitlines()[0], columns)
@@ -122,29 +111,23 @@ def _read_header(source: Source, first: bytes, delimiter: str | None) -> Header:
     try:
         row = next(csv.reader(lines, delimiter=found, quoting=csv.QUOTE_NONE if delimiter else csv.QUOTE_MINIMAL), [])
     except csv.Error as error:
-        raise UserError(
-            f"{name} has a first row that cannot be read ({error}): close its quotation marks, or give the "
-            "format (--format tsv has no quotes)"
-        ) from None
+        cure = "close its quotation marks, or use --format tsv, which has no quotes"
+        raise UserError(f"{name} has a first row that cannot be read ({error}): {cure}") from None
     names, length = [decode(field.encode("latin-1")) for field in row], lines.tell()
     if columns is None:
         _check_names(name, names)
-        return Header(names, found, mark + length)
+        return Header(names, found, skipped + length)
     if len(columns) != len(names):
-        raise UserError(
-            f"{name} has {len(names)} columns and {len(columns)} names were given ({listing(columns)}): name each "
-            "column once"
-        )
-    return Header(list(columns), found, mark + length if names == list(columns) else mark)
+        given = f"{len(columns)} names were given ({listing(columns)})"
+        raise UserError(f"{name} has {len(names)} columns and {given}: name each column once")
+    return Header(list(columns), found, skipped + length if names == list(columns) else skipped)
 
 
 def _check_names(name: str, names: list[str]) -> None:
     twice = [column for column in names if names.count(column) > 1]
     if twice:
-        raise UserError(
-            f"{name} has the column {twice[0]!r} more than once: rename one of them, or name all columns of a "
-            "CSV file with --columns (columns=)"
-        )
+        cure = "rename one of them, or name all columns of a CSV file with --columns (columns=)"
+        raise UserError(f"{name} has the column {twice[0]!r} more than once: {cure}")
 
 
 def _find_delimiter(line: str, columns: Sequence[str] | None = None) -> str:
@@ -161,10 +144,8 @@ def _explain_csv(name: str, error: str, rows: int, header: Header) -> UserError:
     if rows == 0 and "Empty CSV" in error:
         return UserError(f"{name} has a header and no rows: a table needs at least one")
     if "straddl" in error:
-        return UserError(
-            f"{name}, after row {rows:,}: a row is longer than {sources.BLOCK >> 20} MiB, or a quotation mark "
-            "is not closed: correct the row, or use JSON lines"
-        )
+        what = f"a row is longer than {sources.BLOCK >> 20} MiB, or a quotation mark is not closed"
+        return UserError(f"{name}, after row {rows:,}: {what}: correct the row, or use JSON lines")
     text = shorten(" ".join(error.split()), 120)
     quotes = "add --format csv if fields are quoted" if header.delimiter == "\t" else "quote fields with delimiters"
     return UserError(f"{name} cannot be read after row {rows:,} ({text}): {quotes}, or correct the row")
@@ -173,81 +154,64 @@ def _explain_csv(name: str, error: str, rows: int, header: Header) -> UserError:
 # ----------------------------------------------------------------------------------------------------- lines of a text
 
 
-def _read_lines(source: Source, progress: Progress) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are not blank, with their numbers from 1."""
-    number = 0
+def read_records(
+    source: Source, progress: Progress = None, *, parse: Callable[[str], Any]
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield what `parse` makes of the lines that are not blank, in lists that are short in rows and in bytes.
+
+    `parse` raises a ValueError that says what is wrong with a line.
+    """
+    number = total = 0
+    records: list[dict[str, Any]] = []
     with source.blocks(progress) as blocks:
         for block in sources.read_lines(blocks, source.name):
             for number, line in enumerate(block.split(b"\n")[:-1], number + 1):  # noqa: B020 - it goes on
-                if line.strip():
-                    yield number, line
-
-
-def _join_records(records: Iterator[tuple[int, Any]]) -> Iterator[list[Any]]:
-    """Yield records, each with its bytes, in lists that are short in rows and in bytes."""
-    block: list[Any] = []
-    total = 0
-    for size, record in records:
-        block.append(record)
-        total += size
-        if len(block) == BLOCK_ROWS or total > sources.BLOCK:
-            yield block
-            block, total = [], 0
-    if block:
-        yield block
-
-
-def read_json(source: Source, progress: Progress = None) -> Iterator[list[dict[str, Any]]]:
-    """Yield the JSON objects, one on every line, as lists of dicts."""
-    return _join_records(_json_records(source, progress))
-
-
-def _json_records(source: Source, progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in _read_lines(source, progress):
-        text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-        try:
-            record = json.loads(decode(text))
-        except (ValueError, RecursionError) as error:
-            raise UserError(
-                f"{source.name}, line {number} is not JSON ({error}): write one object on each line"
-            ) from None
-        if not isinstance(record, dict):
-            raise UserError(
-                f"{source.name}, line {number} is JSON but not an object: write one object on each line, as in "
-                '{"label": "spam", "text": "..."}'
-            )
-        yield len(line), record
-
-
-def read_vw(source: Source, progress: Progress = None) -> Iterator[list[dict[str, Any]]]:
-    """Yield the lines for Vowpal Wabbit, ``label |namespace word word:value``, as lists of dicts, without importance
-    weights and tags.
-    """
-    return _join_records(_vw_records(source, progress))
-
-
-def _vw_records(source: Source, progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in _read_lines(source, progress):
-        head, *namespaces = decode(line).split("|")
-        if not namespaces:
-            raise UserError(f"{source.name}, line {number} has no '|': expected lines such as '1 |words free prize:2'")
-        label = head.split("'")[0].split()
-        record: dict[str, Any] = {VW_LABEL: label[0]} if label else {}
-        for part in namespaces:
-            named = not part[:1].isspace()
-            words = part.split()
-            space, _, weight = words[0].partition(":") if named and words else ("", "", "")
-            features = record.setdefault(space, {})
-            for word in words[1:] if named else words:
-                name, _, value = word.partition(":")
+                if not line.strip():
+                    continue
+                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
                 try:
-                    features[name] = features.get(name, 0.0) + float(weight or 1.0) * float(value or 1.0)
-                except ValueError:
-                    raise UserError(
-                        f"{source.name}, line {number}: {shorten(word)!r} has a value or a weight that is no number: "
-                        "expected word:value"
-                    ) from None
-        yield len(line), record
+                    records.append(parse(decode(text)))
+                except ValueError as error:
+                    raise UserError(f"{source.name}, line {number} {error}") from None
+                total += len(line)
+                if len(records) == BLOCK_ROWS or total > sources.BLOCK:
+                    yield records
+                    records, total = [], 0
+    if records:
+        yield records
+
+
+def parse_json(line: str) -> Any:
+    """Return the object that a line of JSON holds."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is not JSON ({error}): write one object on each line") from None
+    if not isinstance(record, dict):
+        raise ValueError('is JSON but not an object: write one on each line, as in {"label": "spam", "text": "..."}')
+    return record
+
+
+def parse_vw(line: str) -> dict[str, Any]:
+    """Return a line for Vowpal Wabbit, ``label |namespace word word:value``, as a dict without weight and tag."""
+    head, *namespaces = line.split("|")
+    if not namespaces:
+        raise ValueError("has no '|': expected lines such as '1 |words free prize:2'")
+    label = head.split("'")[0].split()
+    record: dict[str, Any] = {VW_LABEL: label[0]} if label else {}
+    for part in namespaces:
+        words = part.split()
+        space, _, weight = words.pop(0).partition(":") if words and not part[0].isspace() else ("", "", "")
+        features = record.setdefault(space, {})
+        for word in words:
+            name, _, value = word.partition(":")
+            try:
+                features[name] = features.get(name, 0.0) + float(weight or 1.0) * float(value or 1.0)
+            except ValueError:
+                raise ValueError(
+                    f"has {shorten(word)!r}, whose value or weight is no number: write word:value"
+                ) from None
+    return record
 
 
 # -------------------------------------------------------------------------------------------------------------- Parquet
@@ -271,28 +235,37 @@ def read_parquet(source: Source, progress: Progress = None) -> Iterator[Any]:
                     progress(done, total)
     except (pa.ArrowException, OSError) as error:
         text = " ".join(str(error).split())
-        look = looks_like(source.first_bytes()) or "check the file, or name its --format"
+        look = describe_content(source.read_first_bytes()) or "check the file, or name its --format"
         raise UserError(f"{source.name} cannot be read as Parquet ({shorten(text, 100)}): {look}") from None
 
 
 # -------------------------------------------------------------------------------------------------------------- formats
 
 
+def refuse_svmlight(source: Source, progress: Progress = None) -> Iterator[Any]:  # noqa: ARG001 - as all readers
+    """Raise a UserError: svmlight files are no tables."""
+    cure = "omit the label and the columns, or name its format (--format csv)"
+    raise UserError(f"{source.name} is read as svmlight, which has no named columns: {cure}")
+
+
 class Format(NamedTuple):
-    """A format of files."""
+    """A format of files: what it is called in options and in sentences, how the names of such files end (before
+    ``.gz``, ``.zst`` or ``.zstd``), whether the first bytes of a file and its first line look like it, and the reader
+    of its tables.
+    """
 
     name: str
-    """What it is called in options."""
     title: str
-    """What it is called in sentences."""
     endings: tuple[str, ...]
-    """How the names of such files end; ``.gz``, ``.zst`` and ``.zstd`` behind it are left out."""
     fits: Callable[[bytes, str], bool]
-    """Whether the first bytes of a file, and its first line, look like this format."""
-    read: Callable[..., Iterator[Any]] | None
-    """The reader of tables; None for svmlight, whose rows have no named columns."""
+    read: Callable[..., Iterator[Any]]
 
 
+read_tsv = functools.partial(read_delimited, delimiter="\t", quote=False)
+read_json = functools.partial(read_records, parse=parse_json)
+read_vw = functools.partial(read_records, parse=parse_vw)
+
+# The formats by their names. Of several that a file looks like, the first one is meant.
 FORMATS = {
     one.name: one
     for one in (
@@ -306,30 +279,14 @@ FORMATS = {
             read_vw,
         ),
         Format("tsv", "TSV", (".tsv", ".tab"), lambda _, line: _find_delimiter(line) == "\t", read_tsv),
-        Format("csv", "CSV", (".csv",), lambda _, line: _find_delimiter(line) in line, read_csv),
-        Format("svmlight", "svmlight", (".svm", ".svmlight", ".libsvm"), lambda *_: False, None),
+        Format("csv", "CSV", (".csv",), lambda _, line: _find_delimiter(line) in line, read_delimited),
+        Format("svmlight", "svmlight", (".svm", ".svmlight", ".libsvm"), lambda *_: False, refuse_svmlight),
     )
 }
-"""The formats by their names. Of several that a file looks like, the first one is meant."""
 
 SVMLIGHT = FORMATS["svmlight"]
 
 PACKED = (".gz", ".zst", ".zstd")
-
-
-def find_format(name: str) -> Format:
-    """Return the format of this name."""
-    if name not in FORMATS:
-        raise unknown(name, "format", list(FORMATS))
-    return FORMATS[name]
-
-
-def find_reader(name: str) -> Callable[..., Iterator[Any]]:
-    """Return the reader of the tables of a format."""
-    readers = {one.name: one.read for one in FORMATS.values() if one.read is not None}
-    if name not in readers:
-        raise unknown(name, "format of a table", list(readers))
-    return readers[name]
 
 
 def find_ending(path: str) -> Format | None:
@@ -353,15 +310,20 @@ def recognise(first: bytes) -> Format | None:
     return next((one for one in FORMATS.values() if one.fits(first, line)), None)
 
 
-def recognise_table(source: Source) -> Format:
-    """Return the format of a table whose name tells nothing."""
+def find_format(source: Source, name: str | None, is_table: bool) -> Format:
+    """Return the format of this name, or the one that the name of the file tells; else that of the first line of a
+    table, or svmlight.
+    """
+    if name is not None and name not in FORMATS:
+        raise unknown(name, "format", list(FORMATS))
+    found = FORMATS[name] if name is not None else find_ending(source.path)
+    if found is not None or not is_table:
+        return found or SVMLIGHT
     if source.is_pipe():
         raise UserError(f"{source.name} has no name that tells its format: add it, as in --format csv (format='csv')")
-    found = recognise(source.first_bytes())
+    found = recognise(source.read_first_bytes())
     if found is None:
-        raise UserError(
-            f"{source.name} looks like no table that is known: name its format, as in --format csv (format='csv')"
-        )
+        raise UserError(f"{source.name} looks like no known table: name its format, as in --format csv (format='csv')")
     return found
 
 
@@ -369,11 +331,11 @@ def _first_line(first: bytes) -> str:
     return decode(first.removeprefix(codecs.BOM_UTF8)[:65536].split(b"\n")[0]).strip()
 
 
-def looks_like(first: bytes) -> str:
+def describe_content(first: bytes) -> str:
     """Return what a file seems to be, by its first bytes, as the end of a sentence; empty where nothing is known.
 
-    >>> looks_like(b"label\\tmessage\\nham\\thello there\\n")
-    'this looks like TSV: add --label COLUMN, and --columns with a name for each if there is no header'
+    >>> describe_content(b"label\\tmessage\\nham\\thello there\\n")
+    'this looks like TSV: add --label COLUMN, and --columns with a name for each if without a header'
     """
     found = recognise(first)
     if found is None:
@@ -381,5 +343,4 @@ def looks_like(first: bytes) -> str:
     if found.name not in ("csv", "tsv"):
         label = "" if found.name == "vw" else " --label COLUMN"
         return f"this looks like {found.title}: use --format {found.name}{label}"
-    title = DELIMITERS[_find_delimiter(_first_line(first))]
-    return f"this looks like {title}: add --label COLUMN, and --columns with a name for each if there is no header"
+    return f"this looks like {found.title}: add --label COLUMN, and --columns with a name for each if without a header"

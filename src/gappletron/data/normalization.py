@@ -1,7 +1,5 @@
 """Normalization of rows, one at a time and without looking ahead: what a player does to x first."""
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import Any, NamedTuple
@@ -14,14 +12,14 @@ from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout
 from gappletron.kernel.types import Floats, Ints
 
+# A value counts for at most this many times the mean size of its column so far: one outlier does not set the scale.
 LONGEST_JUMP = 10.0
-"""A value counts for at most this many times the mean size of its column so far: one outlier does not set the scale."""
 
+# A column whose deviations add up to less, or that was never seen, has no scale: the signs of its entries count.
 LEAST_DEVIATION = 1e-200
-"""A column whose deviations add up to less, or that was never seen, has no scale: the signs of its entries count."""
 
+# A column whose share of entries that are not 0 is between these is centred in part; above, by its mean.
 SPARSE, DENSE = 0.5, 0.95
-"""A column whose share of entries that are not 0 is between these is centred in part; above, by its mean."""
 
 
 class Room(NamedTuple):
@@ -38,29 +36,29 @@ class Normalization(Piece, abstract=True):
     """
 
     def declare(self) -> Layout:
-        """What is remembered of the rows so far; nothing by default."""
+        """Return the state: what is remembered of the rows so far; nothing by default."""
         return {}
 
     def longest(self) -> float | None:
-        """An upper bound on the norm of a scaled row; None where there is none."""
+        """Return an upper bound on the norm of a scaled row; None where there is none."""
         return 1.0
 
     @abstractmethod
     @compiled
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
-        """Scale a row by what is known so far; changes nothing else."""
+        """Scale a row by what is known so far, and change nothing else."""
 
     @compiled
     def take(
         self, state: Any, indices: Ints, values: Floats, start: int, stop: int, bias: int, squared: float
     ) -> float:
-        """Scale a row, but for its first `bias` entries, and then take note of it; ||x||^2, which was `squared`."""
+        """Scale a row, but for its first `bias` entries, and take note of it; return ||x||^2, which was `squared`."""
         self.apply(state, indices, values, start + bias, stop)
         return squared_size(values, start, stop)
 
     @compiled
     def present(self, state: Any, x: Row, bias: int, room: Room) -> Row:
-        """The next row of a chunk, x, as the learner sees it: copied after `bias` entries of 1, and taken."""
+        """Return x, the next row of a chunk, as the learner sees it: copied after `bias` entries of 1, and scaled."""
         size = bias + x.stop - x.start
         for p in range(x.start, x.stop):
             room.indices[bias + p - x.start] = x.indices[p] + bias
@@ -155,13 +153,15 @@ class Columns(Normalization):
         return self.limit
 
     def declare(self) -> Layout:
-        """The numbers of rows, and of those that the scales follow; for each column what :func:`note` keeps."""
+        """Return the state: the numbers of rows, and of those that the scales follow; for each column what :func:`note`
+        keeps.
+        """
         return {"rows": Field(least=0), "noted": Field(least=0), "columns": Field("features", 6)}
 
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
-        factor = 1.0 / root_of_entries(values, start, stop)
+        factor = 1.0 / compute_entry_root(values, start, stop)
         for p in range(start, stop):
-            values[p] = factor * standardized(state.columns, indices[p], values[p], self.limit)
+            values[p] = factor * standardize(state.columns, indices[p], values[p], self.limit)
 
     def take(
         self, state: Any, indices: Ints, values: Floats, start: int, stop: int, bias: int, squared: float
@@ -171,10 +171,10 @@ class Columns(Normalization):
         if is_noted:
             state.noted[0] += 1.0
         per_row = 1.0 / state.noted[0]
-        factor = 1.0 / root_of_entries(values, start + bias, stop)
+        factor = 1.0 / compute_entry_root(values, start + bias, stop)
         for p in range(start + bias, stop):
             j, value = indices[p], values[p]
-            values[p] = factor * standardized(state.columns, j, value, self.limit)
+            values[p] = factor * standardize(state.columns, j, value, self.limit)
             if is_noted or state.columns[j, SCALE] == 0.0:
                 note(state.columns, j, value, per_row)
         return squared_size(values, start, stop)
@@ -185,8 +185,10 @@ ENTRIES, SIZES, SUMS, DEVIATIONS, CENTRE, SCALE = range(6)
 
 @helper
 def note(columns: Floats, j: int, value: float, per_row: float) -> None:
-    """Take note of an entry of column j: the number of entries, the sums of their sizes, values and deviations, and the
-    centre and the scale that follow from these.
+    """Update the statistics of column j with one entry.
+
+    They are the number of entries, the sums of their sizes, values and deviations, and the centre and the scale that
+    follow from these.
     """
     value = min(LARGEST_VALUE, max(-LARGEST_VALUE, value))  # rows of a stream are checked after they are transformed
     if value != 0.0:
@@ -195,7 +197,7 @@ def note(columns: Floats, j: int, value: float, per_row: float) -> None:
             value = math.copysign(LONGEST_JUMP * sizes / entries, value)
         entries += 1.0
         sums = columns[j, SUMS] + value
-        centre = centred_share(entries, per_row) * (sums / entries)
+        centre = compute_centred_share(entries, per_row) * (sums / entries)
         # The first entry had nothing to be compared with: its deviation is that from the centre which the second gives.
         before = abs(columns[j, SUMS] - centre) if entries == 2.0 else columns[j, DEVIATIONS]
         deviations = before + abs(value - centre)
@@ -208,17 +210,19 @@ def note(columns: Floats, j: int, value: float, per_row: float) -> None:
 
 
 @helper
-def centred_share(entries: float, per_row: float) -> float:
-    """How much of its mean is subtracted from a column with so many entries that are not 0; none in the first row."""
+def compute_centred_share(entries: float, per_row: float) -> float:
+    """Return which share of its mean is subtracted from a column with so many entries that are not 0; in the first row,
+    none.
+    """
     if per_row > 0.5:
         return 0.0
     return min(1.0, max(0.0, (entries * per_row - SPARSE) / (DENSE - SPARSE)))
 
 
 @helper
-def standardized(columns: Floats, j: int, value: float, limit: float) -> float:
-    """An entry of column j, less the centre, in mean deviations; its sign where the column has no scale, or is one that
-    a growing model does not have yet.
+def standardize(columns: Floats, j: int, value: float, limit: float) -> float:
+    """Return an entry of column j, less the centre, in mean deviations; its sign where the column has no scale, or is
+    one that a growing model does not have yet.
     """
     if value == 0.0:
         return 0.0
@@ -229,8 +233,8 @@ def standardized(columns: Floats, j: int, value: float, limit: float) -> float:
 
 
 @helper
-def root_of_entries(values: Floats, start: int, stop: int) -> float:
-    """The root of the number of entries that are not 0, at least 1."""
+def compute_entry_root(values: Floats, start: int, stop: int) -> float:
+    """Return the root of the number of entries that are not 0, at least 1."""
     entries = 0
     for p in range(start, stop):
         entries += values[p] != 0.0
@@ -253,13 +257,13 @@ def scale_to_unit(values: Any, start: int, stop: int) -> None:
         values[i] = float(values[i]) / norm
 
 
+# The ways to normalize rows, by the names that options take.
 NORMALIZATIONS: dict[str, Normalization] = {
     "none": AsGiven(),
     "unit": Unit(),
     "log1p-unit": LogUnit(),
     "columns": Columns(),
 }
-"""The ways to normalize rows, by the names that options take."""
 
 
 def find_normalization(given: Any, default: str) -> Normalization:

@@ -1,11 +1,9 @@
 """Streams of rounds (x, y) by name: generated data, arrays, records, files and pipes.
 
 :func:`open_stream` makes a stream from a name, a path or arrays. To add a stream that is generated from a few numbers,
-write a :class:`~gappletron.data.generated.GeneratedStream` and put it into :data:`GENERATED`; to add a format of files,
+write a :class:`~gappletron.data.synthetic.GeneratedStream` and put it into :data:`GENERATED`; to add a format of files,
 see :mod:`gappletron.data.formats`.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Iterable
@@ -15,23 +13,19 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.data.arrays import ArrayStream, load_digits
-from gappletron.data.formats import SVMLIGHT, find_ending, find_format, recognise_table
-from gappletron.data.generated import GeneratedStream, UnitVectors
+from gappletron.data.formats import SVMLIGHT, find_format, refuse_svmlight
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.sources import Source
 from gappletron.data.stream import FirstRounds, Stream, check_stream
 from gappletron.data.svmlight import SvmlightFile
-from gappletron.data.synthetic import Synthetic
+from gappletron.data.synthetic import GeneratedStream, Synthetic, UnitVectors
 from gappletron.data.tables import RecordStream, TableFile, are_records
 from gappletron.data.transform import transform
 
+# The streams that are generated from a few numbers, by the first word of their names.
 GENERATED: dict[str, type[GeneratedStream]] = {
     one.kind: one for one in (Synthetic, UnitVectors, Segments, FreshFeatures, FreshThenSegments)
 }
-"""The streams that are generated from a few numbers, by the first word of their names."""
-
-OF_TABLES = ("label", "columns", "encoder")
-"""Options that speak of a table."""
 
 
 def open_stream(  # noqa: PLR0912 - what is given decides, one form after the other
@@ -88,15 +82,8 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
             raise UserError("columns were given beside an encoder, which has its own: give one of the two")
         encoder = Encoder(**kinds)
         required = tuple(encoder.kinds)
-    options: dict[str, Any] = {
-        "encoder": encoder,
-        "label": label,
-        "format": format,
-        "columns": columns,
-        "features": features,
-        "max_norm": max_norm,
-        "classes": classes,
-    }
+    options: dict[str, Any] = {"label": label, "columns": columns, "encoder": encoder}
+    options |= {"format": format, "features": features, "max_norm": max_norm, "classes": classes}
     if isinstance(data, Stream):
         stream = check_stream(data)
     elif isinstance(data, tuple):
@@ -113,37 +100,28 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
         kind, _, spec = data.partition(":")
         stream = GENERATED[kind].parse(spec)
     elif isinstance(data, str | os.PathLike):
-        stream = _open_file(data, options, rounds, required)
+        stream = _open_file(data, options, required)
         options = {}
     else:
-        raise UserError(
-            f"a {type(data).__name__} is not a stream: give a path, a pair (X, y), a Stream, 'digits', or one of "
-            + listing(f"{kind}:{one.example}" for kind, one in GENERATED.items())
-        )
+        known = listing(f"{kind}:{one.example}" for kind, one in GENERATED.items())
+        cure = f"give a path, a pair (X, y), a Stream, 'digits', or one of {known}"
+        raise UserError(f"a {type(data).__name__} is not a stream: {cure}")
     for name, value in options.items():
         if value is not None:
             raise UserError(f"{name}= is only for files, and {stream.name} is not one: omit it")
-    if rounds is not None and not isinstance(stream, SvmlightFile):
-        stream = FirstRounds(stream, rounds)
-    return transform(stream, normalize, bias)
+    return transform(stream if rounds is None else FirstRounds(stream, rounds), normalize, bias)
 
 
-def _open_file(path: str | os.PathLike[str], options: dict[str, Any], rounds: int | None, required: Any) -> Stream:
+def _open_file(path: str | os.PathLike[str], options: dict[str, Any], required: tuple[str, ...]) -> Stream:
     """Open a table or a svmlight file; its format is the one given, or told by its name or its first line."""
-    source = Source(path)
-    table, shared = ({name: options[name] for name in names} for names in (OF_TABLES, ("classes", "max_norm")))
-    given = [name for name in OF_TABLES if table[name] is not None]
-    found = find_format(options["format"]) if options["format"] else find_ending(source.path)
-    if found is None:
-        found = recognise_table(source) if given else SVMLIGHT
+    source, format, features = Source(path), options.pop("format"), options.pop("features")
+    is_table = any(options[name] is not None for name in ("label", "columns", "encoder"))
+    found = find_format(source, format, is_table)
     if found is SVMLIGHT:
-        if given:
-            raise UserError(
-                f"{source.path} is read as svmlight, which has no named columns: omit {given[0]}, or name its format "
-                "(--format csv)"
-            )
-        return SvmlightFile(path, features=options["features"], rounds=rounds, **shared)
-    if options["features"] is not None:
-        columns = {} if table["encoder"] is None else table["encoder"].to_dict()
-        table["encoder"] = Encoder.from_dict(columns | {"features": options["features"]})
-    return TableFile(path, format=found.name, required=required, **table, **shared)
+        if is_table:
+            refuse_svmlight(source)
+        return SvmlightFile(path, features=features, classes=options["classes"], max_norm=options["max_norm"])
+    if features is not None:
+        columns = {} if options["encoder"] is None else options["encoder"].to_dict()
+        options["encoder"] = Encoder.from_dict(columns | {"features": features})
+    return TableFile(path, format=found.name, required=required, **options)

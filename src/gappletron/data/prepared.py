@@ -1,9 +1,7 @@
 """Chunks that are ready to be played: measured once for all players, those of :class:`Remembered` once for all runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +23,13 @@ class Prepared(NamedTuple):
     features: int
     classes: int
 
-    def biased(self) -> Prepared:
-        """The same rows with one more feature, the first, that is always 1."""
+    def with_bias(self) -> Self:
+        """Return the same rows with one more feature, the first, that is always 1."""
         chunk = add_bias(self.chunk)
         return self._replace(chunk=chunk, squared=1.0 + self.squared, features=self.features + 1)
 
-    def relabelled(self, positions: NDArray[np.int64]) -> Prepared:
-        """The same rows with the label y replaced by ``positions[y]``."""
+    def relabel(self, positions: NDArray[np.int64]) -> Self:
+        """Return the same rows with each label y replaced by ``positions[y]``."""
         labels = positions[self.chunk.labels]
         chunk = make_chunk(*self.chunk[:3], labels)
         return self._replace(chunk=chunk, classes=int(labels.max(initial=-1)) + 1)
@@ -52,10 +50,9 @@ def measure(chunk: Chunk, where: str, first: int = 0) -> Prepared:
     if not np.abs(chunk.values).max(initial=0.0) <= LARGEST_VALUE:  # so NaN is found as well
         entry = int(np.argmin(np.abs(chunk.values) <= LARGEST_VALUE))
         row = int(np.searchsorted(chunk.indptr, entry, side="right")) - 1
-        raise UserError(
-            f"{where} has the value {chunk.values[entry]:g} in row {first + row + 1}, and values must be at most "
-            f"{LARGEST_VALUE:g} in size: scale the rows, for example to unit norm (normalize='unit', --normalize unit)"
-        )
+        what = f"{where} has the value {chunk.values[entry]:g} in row {first + row + 1}"
+        cure = "scale the rows, for example to unit norm (normalize='unit', --normalize unit)"
+        raise UserError(f"{what}, and values must be at most {LARGEST_VALUE:g} in size: {cure}")
     return Prepared(chunk, squared, int(chunk.indices.max(initial=-1)) + 1, int(chunk.labels.max(initial=-1)) + 1)
 
 
@@ -77,21 +74,18 @@ def prepare_chunks(stream: Stream) -> Iterator[Prepared]:
 
 
 def prepare_rows(X: Any, features: int, may_have_more: bool = False) -> Iterator[Prepared]:
-    """Yield vectors that were checked for a model, or the rows of a dense 2-D array or a sparse matrix, in chunks whose
-    labels mean nothing.
+    """Return vectors that were checked for a model, or the rows of a dense 2-D array or a sparse matrix, in chunks
+    whose labels mean nothing.
 
     >>> [ready.squared for ready in prepare_rows([[0.0, 2.0], [1.0, 1.0]], 2)]
     [array([4., 2.])]
     """
     if isinstance(X, Vectors):
-        chunk = make_chunk(*X[:3], np.zeros(X.squared.size, np.int64))
-        yield Prepared(chunk, X.squared, int(X.indices.max(initial=-1)) + 1, 1)
-        return
+        return iter([measure(make_chunk(*X[:3], np.zeros(X.squared.size, np.int64)), "X")])
     rows = ArrayRows(X)
     if rows.features != features and not may_have_more:
         raise UserError(f"X has {rows.features} columns and the model {features} features: give one for each")
-    for chunk in rows.chunks(np.zeros(rows.count, np.int64)):
-        yield measure(chunk, "X")
+    return (measure(chunk, "X") for chunk in rows.chunks(np.zeros(rows.count, np.int64)))
 
 
 def prepare_vector(vector: Vector, label: int = 0) -> Prepared:
@@ -115,5 +109,5 @@ class Remembered(Wrapped):
         self.kept = tuple(prepare_chunks(self._stream))
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
+        """Yield the rounds from the beginning."""
         return (ready.chunk for ready in self.kept)

@@ -1,6 +1,4 @@
-"""Bytes from files and pipes, plain or compressed, a block at a time."""
-
-from __future__ import annotations
+"""Files and pipes: their bytes, plain or compressed, a block at a time; and what all streams from files share."""
 
 import contextlib
 import gzip
@@ -10,21 +8,25 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from gappletron.base.errors import UserError
+from gappletron.data.stream import Stream
 
+# Called with the bytes (or rows) that were read, and those that there are.
 Progress = Callable[[int, int], None] | None
-"""Called with the bytes (or rows) that were read, and those that there are."""
 
+# Bytes that are read, and at most decompressed, in one step.
 BLOCK = 1 << 20
-"""Bytes that are read, and at most decompressed, in one step."""
 
+# The longest line, in bytes: a line is held in memory as a whole.
 LONGEST_LINE = 1 << 26
-"""The longest line, in bytes: a line is held in memory as a whole."""
+
+# The maximum number of distinct labels: more look like the targets of a regression.
+MOST_CLASSES = 100_000
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
@@ -41,7 +43,7 @@ class Source:
         self.columns = None if columns is None else tuple(columns)
 
     def is_pipe(self) -> bool:
-        """Return whether it can be read only once; raise a UserError if there is nothing to read."""
+        """Return whether the source can be read only once; raise a UserError if there is nothing to read."""
         if self.path in ("-", "/dev/stdin") or self.path.startswith("/dev/fd/"):
             return True
         try:
@@ -54,11 +56,11 @@ class Source:
 
     @contextlib.contextmanager
     def blocks(self, progress: Progress = None) -> Iterator[Iterator[bytes]]:
-        """The bytes, unpacked, some at a time."""
+        """Open the file and give its bytes, unpacked, some at a time."""
         with open_file(self.path, self.name) as file:
             yield _unpack(_read(file, self.name, progress), self.name)
 
-    def first_bytes(self) -> bytes:
+    def read_first_bytes(self) -> bytes:
         """Return the first block; nothing where it cannot be read."""
         with contextlib.suppress(UserError, OSError), self.blocks() as blocks:
             return next(blocks, b"")
@@ -127,9 +129,7 @@ def _decompress(read: Callable[[int], bytes], name: str, kind: str) -> Iterator[
             text = read(BLOCK)
         except (OSError, EOFError, zlib.error) as error:
             what = "truncated" if isinstance(error, EOFError) or "runcated" in str(error) else "corrupt"
-            raise UserError(
-                f"{name} is {what}: decompressing it as {kind} failed, download or compress it again"
-            ) from None
+            raise UserError(f"{name} is {what} ({kind}): download or compress it again") from None
         if not text:
             return
         yield text
@@ -151,36 +151,68 @@ def read_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
             parts = []
         parts.append(block[stop:])
         if sum(map(len, parts)) > LONGEST_LINE:
-            raise UserError(
-                f"{name}, line {lines + 1} is longer than {LONGEST_LINE >> 20} MiB: write one row on each line"
-            )
+            limit = f"{LONGEST_LINE >> 20} MiB"
+            raise UserError(f"{name}, line {lines + 1} is longer than {limit}: write one row on each line")
 
 
 class BlockFile(io.RawIOBase):
     """Blocks of bytes as a file that can be read once, for readers that want one.
 
-    >>> BlockFile(iter([b"ab", b"cde"])).read(3)
+    >>> io.BufferedReader(BlockFile(iter([b"ab", b"cde"]))).read(3)
     b'abc'
     """
 
-    def __init__(self, source: Iterator[bytes]) -> None:
+    def __init__(self, blocks: Iterator[bytes]) -> None:
         super().__init__()
-        self._source, self._rest = source, b""
+        self._blocks, self._rest = filter(None, blocks), b""
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return that it can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer as far as there is something to read."""
-        view, filled = memoryview(buffer).cast("B"), 0
-        while filled < len(view):
-            if not self._rest:
-                self._rest = next(self._source, b"")
-                if not self._rest:
-                    break
-            part = self._rest[: len(view) - filled]
-            view[filled : filled + len(part)] = part
-            self._rest = self._rest[len(part) :]
-            filled += len(part)
-        return filled
+        """Fill the buffer with the next bytes, as many as fit, at most the rest of a block."""
+        block = self._rest or next(self._blocks, b"")
+        size = min(len(block), len(buffer))
+        buffer[:size] = block[:size]
+        self._rest = block[size:]
+        return size
+
+
+class FileStream(Stream):
+    """The rows of a file or of a pipe, which can be read only once.
+
+    Opening reads nothing. What playing must know and was not given is found by one scan when it is first needed, and
+    what a scan has found is kept.
+    """
+
+    _rows: int | None = None
+    """The number of rows that a scan has found; None before it."""
+
+    def __init__(self, path: str | os.PathLike[str], columns: Iterable[str] | None = None) -> None:
+        self._source = Source(path, columns)
+        self.path, self.name = self._source.path, self._source.name
+        self._pipe, self._is_read = self._source.is_pipe(), False
+
+    def _begin(self) -> None:
+        """Note that the rows are read now; raise a UserError if they come from a pipe that was read before."""
+        if self._pipe and self._is_read:
+            raise UserError(f"{self.name} is a pipe and was read already: to play it again, write it to a file first")
+        self._is_read = True
+
+    def _check_rows(self, rows: int) -> None:
+        """Raise a UserError if the file has another number of rows than when it was scanned."""
+        if self._rows not in (None, rows):
+            before = f"{self.name} had {self._rows} rows when it was scanned"
+            raise UserError(f"{before} and now has {rows}: the file has changed, open it again")
+
+    def _check_count(self, labels: Sized, where: str) -> None:
+        """Raise a UserError if there are too many distinct labels to be classes."""
+        if len(labels) > MOST_CLASSES:
+            what = f"{self.name} has more than {MOST_CLASSES:,} distinct labels {where}"
+            raise UserError(f"{what}, which looks like regression or an identifier: labels must be classes")
+
+    def _explain_one_class(self, label: Any) -> UserError:
+        """Return the error for a file that has a single class."""
+        cure = "a stream needs at least 2 classes, name them with --classes (classes=)"
+        return UserError(f"{self.name} has only the label {label!r}: {cure}")

@@ -5,8 +5,6 @@ in one fixed set of array types, so that the round loop is compiled once. Zeros 
 row dense and the same row in a file make the same chunk, bit for bit.
 """
 
-from __future__ import annotations
-
 import abc
 import math
 import operator
@@ -21,14 +19,14 @@ from gappletron.base.errors import UserError
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.pieces import helper
 
+# The maximum number of rounds in a chunk.
 CHUNK = 65_536
-"""The maximum number of rounds in a chunk."""
 
+# The largest number of features: indices are int32.
 MOST_FEATURES = 2**31 - 1
-"""The largest number of features: indices are int32."""
 
+# The maximum number of non-zeros in a chunk, unless a single row has more: it bounds the memory of wide streams.
 ENTRIES = 4_194_304
-"""The maximum number of non-zeros in a chunk, unless a single row has more: it bounds the memory of wide streams."""
 
 
 class Chunk(NamedTuple):
@@ -49,8 +47,8 @@ class Chunk(NamedTuple):
     values: NDArray[np.float64]
     labels: NDArray[np.int64]
 
-    def part(self, start: int, stop: int) -> Chunk:
-        """The rows from `start` to `stop`, as far as there are so many."""
+    def part(self, start: int, stop: int) -> "Chunk":
+        """Return the rows from `start` to `stop`, as far as there are so many."""
         indptr = self.indptr[start : stop + 1]
         entries = slice(indptr[0], indptr[-1])
         return make_chunk(indptr - indptr[0], self.indices[entries], self.values[entries], self.labels[start:stop])
@@ -77,9 +75,7 @@ def check_chunk(chunk: Chunk, where: str, features: int = MOST_FEATURES, classes
     try:
         typed = make_chunk(*chunk)
     except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{where} is not made of one-dimensional arrays of numbers ({error}): see gappletron.Chunk"
-        ) from None
+        raise UserError(f"{where} is not made of flat arrays of numbers ({error}): see gappletron.Chunk") from None
     problem = _find_problem(chunk, typed, features, classes)
     if problem:
         raise UserError(f"{where} is wrong: {problem}")
@@ -89,7 +85,7 @@ def check_chunk(chunk: Chunk, where: str, features: int = MOST_FEATURES, classes
 def _find_problem(given: Chunk, typed: Chunk, features: int, classes: int) -> str:  # noqa: PLR0911 - a list of reasons
     indptr, indices, values, labels = typed
     if any(array.ndim != 1 for array in typed):
-        return "its arrays must be one-dimensional"
+        return "its arrays must have one dimension"
     if not all(np.array_equal(given[i], typed[i]) for i in (0, 1, 3)):  # their types hold no other numbers
         return f"indptr, indices and labels must be whole numbers, and indices at most {MOST_FEATURES}"
     if indptr.size != labels.size + 1 or indptr[0] != 0 or (np.diff(indptr) < 0).any():
@@ -124,7 +120,7 @@ def drop_zeros(
 
 @helper
 def squared_size(values: Any, start: int, stop: int) -> float:
-    """The sum of the squares of values[start:stop]."""
+    """Return the sum of the squares of values[start:stop]."""
     total = 0.0
     for p in range(start, stop):
         value = float(values[p])
@@ -134,7 +130,7 @@ def squared_size(values: Any, start: int, stop: int) -> float:
 
 @helper
 def largest_size(values: Any, start: int, stop: int) -> float:
-    """The largest absolute value of values[start:stop]."""
+    """Return the largest absolute value of values[start:stop]."""
     largest = 0.0
     for p in range(start, stop):
         largest = max(largest, abs(float(values[p])))
@@ -142,8 +138,8 @@ def largest_size(values: Any, start: int, stop: int) -> float:
 
 
 @helper
-def euclidean(values: Any, start: int, stop: int) -> float:
-    """The Euclidean norm of values[start:stop], also where the squares leave the range of doubles."""
+def compute_norm(values: Any, start: int, stop: int) -> float:
+    """Return the Euclidean norm of values[start:stop], also where the squares leave the range of doubles."""
     total = squared_size(values, start, stop)
     if 1e-280 < total < 1e300:
         return math.sqrt(total)
@@ -160,7 +156,7 @@ def euclidean(values: Any, start: int, stop: int) -> float:
 def _largest_norm(chunk: Chunk) -> float:
     largest = 0.0
     for row in range(len(chunk.labels)):
-        largest = max(largest, euclidean(chunk.values, chunk.indptr[row], chunk.indptr[row + 1]))
+        largest = max(largest, compute_norm(chunk.values, chunk.indptr[row], chunk.indptr[row + 1]))
     return largest
 
 
@@ -176,9 +172,7 @@ def largest_norm(chunk: Chunk) -> float:
 def check_norm(norm: float, name: str) -> float:
     """Return the norm, or raise a UserError if it is too large for a double."""
     if math.isinf(norm):
-        raise UserError(
-            f"{name} has a row whose Euclidean norm is too large for a double: scale it, or use normalize='unit'"
-        )
+        raise UserError(f"{name} has a row whose norm is too large for a double: scale it, or use normalize='unit'")
     return norm
 
 
@@ -197,6 +191,21 @@ class Stream(abc.ABC):
 
     A subclass sets the attributes and yields chunks; every call of :meth:`chunks` starts from the first round.
 
+    :ivar name: the name in titles and messages.
+    :ivar features: the number of features d; every index is below it.
+    :ivar classes: the classes' names; a chunk's labels are positions in it.
+    :ivar classes_given: whether the order of the classes was chosen, by the user or by the definition of the
+        stream. False where the order was derived from the data (sorted labels): then the filtering presets require
+        the revealing class by name.
+    :ivar rounds: the number of rounds T, None if it is not known in advance.
+    :ivar max_norm: the largest Euclidean norm of a row, or an upper bound of it; None if unknown.
+    :ivar is_transformed: whether the rows were normalized, or have a bias on request: see
+        :mod:`gappletron.data.transform`.
+    :ivar encoder: the :class:`~gappletron.Encoder` that made the rows, where they were records; its columns have
+        any scale.
+    :ivar label: the column of the labels, where the rows come from a table.
+    :ivar is_open: whether classes are added while the stream is played: `classes` are those that have come so far.
+
     >>> import numpy as np
     >>> from gappletron import Chunk, Stream
     >>> class Alternating(Stream):
@@ -208,37 +217,30 @@ class Stream(abc.ABC):
     """
 
     name: str
-    """The name in titles and messages."""
     features: int
-    """The number of features d; every index is below it."""
     classes: tuple[Label, ...]
-    """The classes' names; a chunk's labels are positions in it."""
     classes_given: bool = True
-    """Whether the order of the classes was chosen, by the user or by the definition of the stream. False where the
-    order was derived from the data (sorted labels): then the filtering presets require the revealing class by name.
-    """
     rounds: int | None
-    """The number of rounds T, None if it is not known in advance."""
     max_norm: float | None
-    """The largest Euclidean norm of a row, or an upper bound of it; None if unknown."""
     is_transformed: bool = False
-    """Whether the rows were normalized, or have a bias on request: see :mod:`gappletron.data.transform`."""
     encoder: Any = None
-    """The :class:`~gappletron.Encoder` that made the rows, where they were records; its columns have any scale."""
     label: str | None = None
-    """The column of the labels, where the rows come from a table."""
     is_open: bool = False
-    """Whether classes are added while the stream is played: `classes` are those that have come so far."""
 
     @abc.abstractmethod
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning, at most :data:`CHUNK` at a time."""
+        """Yield the rounds from the beginning, at most :data:`CHUNK` at a time."""
 
     def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:  # noqa: B027 - most have nothing to prepare
         """Read now what playing needs, such as the classes of a file; `progress` is called with (done, total)."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+def find_max_norm(stream: Stream) -> float:
+    """Return the largest Euclidean norm of a row, from all rounds of a stream."""
+    return check_norm(max(map(largest_norm, stream.chunks())), stream.name)
 
 
 # ------------------------------------------------------------------------------------------------------------- wrappers
@@ -249,31 +251,19 @@ def check_stream(stream: Stream) -> Stream:
     return stream if type(stream).__module__.startswith("gappletron.data.") else Checked(stream)
 
 
-def _forward(name: str) -> Any:
-    """Return a property: that attribute of the stream within."""
-    return property(operator.attrgetter(f"_stream.{name}"))
-
-
 class Wrapped(Stream):
     """Another stream with some change; all attributes are those of the other stream."""
 
-    features = _forward("features")
-    classes = _forward("classes")
-    classes_given = _forward("classes_given")
-    rounds = _forward("rounds")
-    max_norm = _forward("max_norm")
-    is_transformed = _forward("is_transformed")
-    encoder = _forward("encoder")
-    label = _forward("label")
-    is_open = _forward("is_open")
-
     def __init__(self, stream: Stream) -> None:
-        self._stream = check_stream(stream)
-        self.name = stream.name
+        self._stream, self.name = stream, stream.name
 
     def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Prepare the stream."""
         self._stream.prepare(progress)
+
+
+for _name in Stream.__annotations__.keys() - {"name"}:
+    setattr(Wrapped, _name, property(operator.attrgetter(f"_stream.{_name}")))
 
 
 class Checked(Wrapped):
@@ -281,12 +271,8 @@ class Checked(Wrapped):
     array if a chunk is wrong.
     """
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self.name = stream.name
-
     def chunks(self) -> Iterator[Chunk]:
-        """The stream's chunks, in the types that kernels are compiled for."""
+        """Yield the stream's chunks, in the types that kernels are compiled for."""
         for number, chunk in enumerate(self._stream.chunks()):
             yield check_chunk(chunk, f"chunk {number} of {self.name}", self.features, len(self.classes))
 
@@ -312,9 +298,9 @@ class FirstRounds(Wrapped):
         return self._most if known is None else min(self._most, known)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning, up to the limit."""
+        """Yield the rounds from the beginning, up to the limit."""
         left = self._most
-        for chunk in self._stream.chunks():
+        for chunk in check_stream(self._stream).chunks():
             if len(chunk.labels) > left:
                 yield chunk.part(0, left)
                 return

@@ -1,36 +1,24 @@
 """Streams from svmlight (libsvm) files: plain or compressed, regular files or pipes, in bounded memory."""
 
-from __future__ import annotations
-
 import functools
 import math
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, labels, number, whole
+from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing, shorten
 from gappletron.data import sources
 from gappletron.data.arrays import check_classes, plain_names
-from gappletron.data.files import FileStream
-from gappletron.data.formats import looks_like
-from gappletron.data.sources import Progress
-from gappletron.data.stream import (
-    CHUNK,
-    MOST_FEATURES,
-    Chunk,
-    check_norm,
-    drop_zeros,
-    largest_norm,
-    make_chunk,
-)
-from gappletron.data.svmlight_parser import Rows, has_room, make_rows, parse, powers
+from gappletron.data.formats import describe_content
+from gappletron.data.sources import FileStream, Progress
+from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, check_norm, drop_zeros, largest_norm, make_chunk
+from gappletron.data.svmlight_parser import Rows, make_powers, make_rows, parse
 from gappletron.kernel.compiling import specialise
 
 
@@ -49,8 +37,7 @@ class Parsed(NamedTuple):
     chunk: Chunk  # its labels mean nothing
     labels: NDArray[np.float64]
     lines: NDArray[np.int64]
-    largest: int  # index, counted from 1
-    last_line: int  # of the text that was parsed
+    largest: int  # index in the block, counted from 1
 
 
 class SvmlightFile(FileStream):
@@ -65,8 +52,7 @@ class SvmlightFile(FileStream):
     else as text. So the file is read twice, for the scan and for playing. With `features` and `classes` given it is
     read once, and the number of rounds is not known beforehand; asking for :attr:`max_norm` scans, unless it was given
     too. `classes` are compared by number (1, 1.0 and "1" are the same), named as the scan would name them, and stay in
-    the order given. At most `rounds` rows are played, and those before a wrong line are played before the error is
-    raised.
+    the order given. The rows before a wrong line are played before the error is raised.
 
     A pipe, or ``-`` for standard input, can be read only once and so needs `features` and `classes`.
 
@@ -89,20 +75,19 @@ class SvmlightFile(FileStream):
         features: int | None = None,
         classes: Iterable[Any] | None = None,
         max_norm: float | None = None,
-        rounds: int | None = None,
     ) -> None:
         super().__init__(path)
-        self._is_read = False
+        self._scan: Scan | None = None
         self._features = None if features is None else whole(features, "features", least=1, most=MOST_FEATURES)
-        self._classes = None if classes is None else check_classes(_read_classes(classes))
+        self._classes = (
+            None if classes is None else check_classes(_name_classes(map(_read_class, plain_names(classes))))
+        )
         self.classes_given = classes is not None
         self._max_norm = None if max_norm is None else number(max_norm, "max_norm", above=0.0)
-        self._most = None if rounds is None else whole(rounds, "rounds", least=1)
-        if self._pipe and (self._features is None or self._classes is None):
-            raise UserError(
-                f"{self.name} is a pipe and can be read only once: give the features and the classes, "
-                "or write it to a file first"
-            )
+        self._needs_scan = features is None or classes is None
+        if self._pipe and self._needs_scan:
+            cure = "give the features and the classes, or write it to a file first"
+            raise UserError(f"{self.name} is a pipe and can be read only once: {cure}")
 
     @functools.cached_property
     def features(self) -> int:  # type: ignore[override]
@@ -123,15 +108,13 @@ class SvmlightFile(FileStream):
 
     @property
     def rounds(self) -> int | None:  # type: ignore[override]
-        """The number of rows, or the limit given if that is smaller; before a scan the limit, which may be None."""
-        if self._features is not None and self._classes is not None and self._scan is None:
-            return self._most
-        rows = self.scan().rows
-        return rows if self._most is None else min(rows, self._most)
+        """The number of rows; None where nothing has to be scanned, and nothing was."""
+        self.prepare()
+        return self._rows
 
     def prepare(self, progress: Progress = None) -> None:
         """Scan the file, unless its features and classes were given."""
-        if self._features is None or self._classes is None:
+        if self._needs_scan:
             self.scan(progress)
 
     def scan(self, progress: Progress = None) -> Scan:
@@ -150,74 +133,60 @@ class SvmlightFile(FileStream):
             return self._scan
         if self._pipe:
             raise UserError(f"{self.name} is a pipe and cannot be scanned: give the features, the classes and max_norm")
-        rows, largest, norm = 0, 0, 0.0
+        rows, largest, norm = 0, 1, 0.0
         found = np.empty(0)
         for part in self._parse(self._features or MOST_FEATURES, progress):
             rows += len(part.labels)
             largest = max(largest, part.largest)
             norm = max(norm, largest_norm(part.chunk))
-            if self._classes is not None:
-                wrong = self._positions(part)[1]
-                if wrong is not None:
-                    raise UserError(wrong)
+            if self._classes is None:
+                found = np.union1d(found, part.labels[_locate(found, part.labels) < 0])
+                self._check_count(found, f"by line {part.lines[-1]}")
             else:
-                found = np.union1d(found, part.labels[_find_positions(found, part.labels) < 0])
-            self._check_most(found, f"by line {part.lines[-1]}")
+                self._check_labels(part, self._locate_labels(part))
         if self._classes is None and len(found) == 1:
-            raise self._only_label(_name_class(float(found[0])))
-        self._scan = Scan(int(rows), int(max(largest, 1)), tuple(found.tolist()), norm)
+            raise self._explain_one_class(_name_classes(found.tolist())[0])
+        self._rows, self._scan = rows, Scan(rows, int(largest), tuple(found.tolist()), norm)
         return self._scan
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning; a pipe can be read only once."""
-        if self._is_read:
-            self._refuse_pipe()
+        """Return the rounds from the beginning; a pipe can be read only once."""
         self.prepare()
-        self._is_read = True
+        self._begin()
         return self._play(self.features)
 
     def rows(self) -> Iterator[Chunk]:
-        """The rows with labels that mean nothing, whatever stands in the file: for predictions."""
-        self._is_read = True
+        """Yield the rows for predictions: their labels mean nothing, whatever stands in the file."""
+        self._begin()
         for part in self._parse(self.features):
             yield part.chunk
 
     def _play(self, features: int) -> Iterator[Chunk]:
-        left = self._most if self._most is not None else sys.maxsize
         rows = 0
         for part in self._parse(features):
-            positions, wrong = self._positions(part)
+            positions = self._locate_labels(part)
+            if len(positions):
+                yield part.chunk._replace(labels=positions).part(0, len(positions))
+            self._check_labels(part, positions)
             rows += len(positions)
-            keep = min(left, len(positions))
-            if keep:
-                yield part.chunk._replace(labels=positions).part(0, keep)
-            left -= keep
-            if left == 0:
-                return
-            if wrong is not None:
-                raise UserError(wrong)
         self._check_rows(rows)
 
-    def _positions(self, part: Parsed) -> tuple[NDArray[np.int64], str | None]:
-        """Return the labels as positions in the classes, up to the first that is none, and what is wrong with it."""
+    def _locate_labels(self, part: Parsed) -> NDArray[np.int64]:
+        """Return the labels as positions in the classes, up to the first that is no class."""
         numbers, places = self._numbers
-        ranks = _find_positions(numbers, part.labels)
+        ranks = _locate(numbers, part.labels)
         unknown = np.flatnonzero(ranks < 0)
-        wrong = None
-        if len(unknown):
-            row = int(unknown[0])
-            ranks = ranks[:row]
-            cure = (
-                "add it to classes or drop the line"
-                if self._classes is not None
-                else "it was not there when the file was scanned, open the file again"
-            )
-            name = _name_class(float(part.labels[row]))
-            wrong = (
-                f"{self.name}, line {part.lines[row]}: the label {name!r} is not among the classes "
-                f"{listing(self.classes)}: {cure}"
-            )
-        return places[ranks], wrong
+        return places[ranks[: unknown[0]] if len(unknown) else ranks]
+
+    def _check_labels(self, part: Parsed, positions: NDArray[np.int64]) -> None:
+        """Raise a UserError if not all labels have positions in the classes."""
+        row = len(positions)
+        if row < len(part.labels):
+            (name,) = _name_classes([part.labels.item(row)])
+            what = f"{self.name}, line {part.lines[row]}: the label {name!r}"
+            is_new = "it was not there when the file was scanned, open the file again"
+            cure = is_new if self._classes is None else "add it to classes or drop the line"
+            raise UserError(f"{what} is not among the classes {listing(self.classes)}: {cure}")
 
     @functools.cached_property
     def _numbers(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -234,86 +203,66 @@ class SvmlightFile(FileStream):
 
         Indices above `most` are wrong.
         """
-        lines = count = 0
-        rows = make_rows(0)
+        lines, total, rows = 0, 0, make_rows(0)
         with self._source.blocks(progress) as blocks:
             for block in sources.read_lines(blocks, self.name):
-                if not has_room(rows, len(block)):
+                if len(rows.labels) <= len(block) // 2:
                     rows = make_rows(2 * len(block))
-                part, wrong = self._parse_block(block, lines, most, rows)
-                lines, count = part.last_line, count + len(part.labels)
-                for start in range(0, len(part.labels), CHUNK):
-                    chunk, stop = part.chunk.part(start, start + CHUNK), start + CHUNK
-                    yield part._replace(chunk=chunk, labels=part.labels[start:stop], lines=part.lines[start:stop])
-                if wrong is not None:
+                arguments = (np.frombuffer(block, np.uint8), lines, rows, most, make_powers())
+                count, doubtful, largest, lines, line, token = specialise(parse, *arguments)(*arguments)
+                wrong = "" if token < 0 else self._explain_token(block, lines, line, token, most)
+                count, reason = _read_doubtful(block, rows, count, doubtful)
+                if reason:
+                    wrong = f"{self.name}, line {rows.lines[count]}: {reason}"
+                entries = rows.indptr[count]
+                found = rows.indptr[: count + 1], rows.indices[:entries].copy(), rows.values[:entries].copy()
+                chunk = make_chunk(*(drop_zeros(*found) if doubtful else found), np.zeros(count, np.int64))
+                for start in range(0, count, CHUNK):
+                    stop = min(start + CHUNK, count)
+                    yield Parsed(chunk.part(start, stop), rows.labels[start:stop], rows.lines[start:stop], largest)
+                if wrong:
                     raise UserError(wrong)
-        if count == 0:
+                total += count
+        if total == 0:
             raise UserError(f"{self.name} has no rows: a stream needs at least one line such as '1 3:0.5'")
 
-    def _parse_block(self, block: bytes, lines: int, most: int, rows: Rows) -> tuple[Parsed, str | None]:
-        """Return copies of the rows of whole lines, up to the first that is wrong, and what is wrong with it.
-
-        Errors are handed around as texts: a frame that holds the error it raised, and with it these large arrays, would
-        wait for the garbage collector.
-        """
-        arguments = (np.frombuffer(block, np.uint8), lines, rows, most, powers())
-        count, doubtful, largest, last, line, token = specialise(parse, *arguments)(*arguments)
-        wrong = None if token < 0 else self._explain_token(block, last, line, token)
-        count, reason = _read_doubtful(block, rows, count, doubtful)
-        if reason is not None:
-            wrong = f"{self.name}, line {rows.lines[count]}: {reason}"
-        entries = rows.indptr[count]
-        part = rows.indptr[: count + 1].copy(), rows.indices[:entries].copy(), rows.values[:entries].copy()
-        chunk = make_chunk(*(drop_zeros(*part) if doubtful else part), np.zeros(count, np.int64))
-        return Parsed(chunk, rows.labels[:count].copy(), rows.lines[:count].copy(), largest, last), wrong
-
-    def _explain_token(self, block: bytes, number: int, line: int, token: int) -> str:
+    def _explain_token(self, block: bytes, number: int, line: int, token: int, most: int) -> str:
         """Return what is wrong with the token that the parser stopped at, in the line that begins at `line`."""
         before = block[line:token].split()
         rest = re.split(rb"[ \t\n\v\f\r#]", block[token : token + 4096], maxsplit=1)[0]
         if number == 1 and not before:
-            look = looks_like(block)
+            look = describe_content(block)
             if look and not re.search(rb"\d:[-+.\d]", block.split(b"\n")[0]):
                 return f"{self.name} is not an svmlight file, and {look}"
         previous = before[-1].partition(b":")[0].lstrip(b"+0") if len(before) > 1 else b""
-        reason = self._explain(
-            rest.decode("ascii", "backslashreplace"), int(previous) if previous.isdigit() else 0, not before
-        )
+        index = int(previous) if previous.isdigit() else 0
+        reason = self._explain(rest.decode("ascii", "backslashreplace"), not before, index, most)
         return f"{self.name}, line {number}: {reason}"
 
-    def _explain(self, token: str, previous: int, first: bool) -> str:  # noqa: PLR0911 - a list of reasons
+    def _explain(self, token: str, first: bool, previous: int, most: int) -> str:  # noqa: PLR0911 - a list of reasons
         """Return what is wrong with a token that the parser refused, and the cure."""
         shown = repr(shorten(token))
         if "\0" in token:
             return "there is a NUL byte, so this is not text: give an svmlight file, plain or gzipped"
         if first:
-            return f"the label {shown} {_find_fault(token)}: a line begins with its label, a finite number"
-        pair = re.fullmatch(r"([+-]?[0-9]+):(.*)", token, re.DOTALL)
+            return f"the label {shown} is not a finite number: a line begins with its label, such as 1 or -0.5"
+        pair = re.match(r"([+-]?[0-9]+):", token)
         if pair is None:
             return f"{shown} is not index:value: write for example 3:0.5"
-        index, value = pair.groups()
+        index = pair[1]
         digits = index.lstrip("+-0")
         if index.startswith("-") or not digits:
             return f"{shown} has an index below 1: count the features from 1"
-        if len(digits) > 10 or int(digits) > MOST_FEATURES:
-            return f"{shown} has an index above {MOST_FEATURES}: renumber or hash the features"
-        if self._features is not None and int(digits) > self._features:
-            return f"{shown} has an index above the {self._features} features given: raise features or omit it"
-        if self._scan is not None and int(digits) > self._scan.features:
-            return (
-                f"{shown} has an index above the {self._scan.features} found when the file was scanned: "
-                "the file has changed, open it again"
-            )
+        if int(digits) > most:
+            given = "raise features or omit it" if self._features else "renumber or hash the features"
+            cure = given if self._scan is None else "the file has changed since it was scanned, open it again"
+            return f"{shown} has an index above {most}: {cure}"
         if int(digits) <= previous:
             return f"{shown} comes after index {previous}: sort the indices of a line, each of them once"
-        return f"{shown} has a value that {_find_fault(value)}: give a finite number"
+        return f"{shown} has a value that is not a finite number: write for example 3:0.5"
 
 
 # -------------------------------------------------------------------------------------------------------------- classes
-
-
-def _name_class(value: float) -> Label:
-    return int(value) if value.is_integer() else repr(value)
 
 
 def _name_classes(found: Iterable[float]) -> tuple[Label, ...]:
@@ -328,18 +277,11 @@ def _read_class(name: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(
-            f"the class {name!r} is not a number, and the labels of an svmlight file are: give numbers as classes"
-        )
+        raise UserError(f"the class {name!r} is not a number, as the labels of an svmlight file are: give numbers")
     return value
 
 
-def _read_classes(classes: Iterable[Any]) -> tuple[Label, ...]:
-    """Return the names that a scan would give to these classes, in the order given."""
-    return labels(_name_classes(_read_class(item) for item in plain_names(classes)), "class")
-
-
-def _find_positions(numbers: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
+def _locate(numbers: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return where each number stands in the increasing `numbers`, -1 if it does not."""
     if len(numbers) == 0:
         return np.full(len(wanted), -1, np.int64)
@@ -347,20 +289,7 @@ def _find_positions(numbers: NDArray[np.float64], wanted: NDArray[np.float64]) -
     return np.where(numbers[places] == wanted, places, -1)
 
 
-def _find_fault(text: str) -> str:
-    """Return why a text is not a finite number."""
-    bare = text.lower().lstrip("+-")
-    if bare == "nan":
-        return "is not a number"
-    if bare in ("inf", "infinity"):
-        return "is infinite"
-    try:
-        return "is too large for a double" if math.isinf(float(text)) else "is not a valid number"
-    except ValueError:
-        return "is not a number"
-
-
-def _read_doubtful(block: bytes, rows: Rows, count: int, doubtful: int) -> tuple[int, str | None]:
+def _read_doubtful(block: bytes, rows: Rows, count: int, doubtful: int) -> tuple[int, str]:
     """Read the doubtful numbers with Python's float; return how many rows are good, and what is wrong with the next."""
     for slot, start, stop in rows.doubtful[:doubtful].tolist():
         value = float(block[start:stop])
@@ -371,4 +300,4 @@ def _read_doubtful(block: bytes, rows: Rows, count: int, doubtful: int) -> tuple
             rows.labels[row] = value
         else:
             rows.values[slot] = value
-    return count, None
+    return count, ""

@@ -4,8 +4,6 @@ It reads a block of whole lines into arrays that are long enough for it, and sto
 messages are made in ``svmlight.py``.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import Any, NamedTuple
@@ -15,11 +13,11 @@ from numpy.typing import NDArray
 
 from gappletron.kernel.pieces import helper
 
+# As many decimal digits always fit in an int64; longer numbers are left to Python.
 MOST_DIGITS = 18
-"""As many decimal digits always fit in an int64; longer numbers are left to Python."""
 
+# Powers of ten between which every number of 18 digits is a normal double, so that rounding happens at bit 53.
 LOWEST, HIGHEST = -290, 280
-"""Powers of ten between which every number of 18 digits is a normal double, so that rounding happens at bit 53."""
 
 
 class Rows(NamedTuple):
@@ -51,11 +49,6 @@ def make_rows(size: int) -> Rows:
     )
 
 
-def has_room(rows: Rows, size: int) -> bool:
-    """Return whether the arrays are long enough for a text of so many bytes."""
-    return len(rows.values) > size // 4 and len(rows.labels) > size // 2
-
-
 class Powers(NamedTuple):
     """Tables for turning digits into doubles."""
 
@@ -66,10 +59,10 @@ class Powers(NamedTuple):
 
 
 @functools.cache
-def powers() -> Powers:
-    """The tables, from exact integers.
+def make_powers() -> Powers:
+    """Return the tables, computed from exact integers.
 
-    >>> table = powers()
+    >>> table = make_powers()
     >>> hex(table.heads[-LOWEST]), int(table.exponents[-LOWEST])
     ('0x8000000000000000', -63)
     """
@@ -91,9 +84,8 @@ def powers() -> Powers:
 
 NEWLINE, SPACE, HASH, PLUS, MINUS, DOT, ZERO, NINE, COLON = b"\n #+-.09:"
 BIG_E, SMALL_E, SMALL_Q, SMALL_I, SMALL_D = b"Eeqid"
-BLANK_FROM, BLANK_TO = (
-    b"\t\r"  # tab, newline, vertical tab, form feed and carriage return, and nothing else, lie between
-)
+# Between these lie tab, newline, vertical tab, form feed and carriage return, and nothing else.
+BLANK_FROM, BLANK_TO = b"\t\r"
 
 EXACT, DOUBTFUL, NO_NUMBER = 0, 1, 2
 
@@ -104,20 +96,21 @@ U1, U2, U10, U11, U32 = np.uint64(1), np.uint64(2), np.uint64(10), np.uint64(11)
 
 
 @helper
-def blank(byte: int) -> bool:
-    """Whether bytes.split() splits here."""
+def is_blank(byte: int) -> bool:
+    """Return whether bytes.split() splits here."""
     return byte == SPACE or (BLANK_FROM <= byte <= BLANK_TO)
 
 
 @helper
 def ends_token(byte: int) -> bool:
-    """Whether a token ends before this byte."""
-    return byte == HASH or blank(byte)
+    """Return whether a token ends before this byte."""
+    return byte == HASH or is_blank(byte)
 
 
 @helper
-def rounded(digits: int, q: int, powers: Powers) -> tuple[float, int]:
-    """The double nearest to digits * 10^q for 0 < digits < 10^18, or DOUBTFUL where too few bits are known to decide.
+def round_decimal(digits: int, q: int, powers: Powers) -> tuple[float, int]:
+    """Return the double nearest to digits * 10^q for 0 < digits < 10^18, and EXACT or, where too few bits are known to
+    decide, DOUBTFUL.
 
     With w = digits * 2^s scaled to 64 bits and 10^q = (head + r) 2^e, 0 <= r < 1, the number is w (head + r) 2^(e - s).
     The high half of the 128-bit product w * head differs from the truth, in units of its last bit, by less than 2: the
@@ -153,38 +146,33 @@ def rounded(digits: int, q: int, powers: Powers) -> tuple[float, int]:
 
 
 @helper
-def read_number(text: Any, at: int, powers: Powers) -> tuple[float, int, int]:  # noqa: PLR0912 - the grammar, straight on
-    """The decimal number that begins here: its value, where it stops, and EXACT, DOUBTFUL or NO_NUMBER."""
-    negative = text[at] == MINUS
-    if negative or text[at] == PLUS:
+def read_digits(text: Any, at: int, digits: Any, count: int) -> tuple[int, Any, int]:
+    """Return where the digits that begin here end, `digits` followed by them, and how many count (no leading zeros)."""
+    while count == 0 and text[at] == ZERO:
         at += 1
-    begin = at
-    while text[at] == ZERO:
-        at += 1
-    digits: Any = 0
-    count, q = 0, 0
-    any_digit = at > begin
-    begin = at
     while ZERO <= text[at] <= NINE:
         if count < MOST_DIGITS:
             digits = digits * 10 + (np.int64(text[at]) - ZERO)
         count += 1
         at += 1
-    any_digit = any_digit or at > begin
-    if text[at] == DOT:
+    return at, digits, count
+
+
+@helper
+def read_number(text: Any, at: int, powers: Powers) -> tuple[float, int, int]:
+    """Return the value of the decimal number that begins here, where it stops, and EXACT, DOUBTFUL or NO_NUMBER."""
+    negative = text[at] == MINUS
+    if negative or text[at] == PLUS:
         at += 1
-        begin = at
-        if count == 0:
-            while text[at] == ZERO:
-                at += 1
-        while ZERO <= text[at] <= NINE:
-            if count < MOST_DIGITS:
-                digits = digits * 10 + (np.int64(text[at]) - ZERO)
-            count += 1
-            at += 1
+    begin, q = at, 0
+    at, digits, count = read_digits(text, at, 0, 0)
+    is_number = at > begin
+    if text[at] == DOT:
+        begin = at + 1
+        at, digits, count = read_digits(text, begin, digits, count)
         q = begin - at
-        any_digit = any_digit or at > begin
-    if not any_digit:
+        is_number = is_number or at > begin
+    if not is_number:
         return 0.0, at, NO_NUMBER
     if text[at] == SMALL_E or text[at] == BIG_E:
         at += 1
@@ -204,21 +192,21 @@ def read_number(text: Any, at: int, powers: Powers) -> tuple[float, int, int]:  
     if count > MOST_DIGITS:
         status = DOUBTFUL
     elif digits > 0:
-        value, status = rounded(digits, q, powers)
+        value, status = round_decimal(digits, q, powers)
     return (-value if negative else value), at, status
 
 
 @helper
-def end_of_comment(text: Any, at: int) -> int:
-    """The newline that ends a comment, or the place of a NUL byte in it."""
+def find_comment_end(text: Any, at: int) -> int:
+    """Return the place of the newline that ends a comment, or of a NUL byte in it."""
     while text[at] != NEWLINE and text[at] != 0:
         at += 1
     return at
 
 
 @helper
-def end_of_query(text: Any, at: int) -> int:
-    """Where the token that begins with "qid" ends, or `at` itself if it has no colon."""
+def find_query_end(text: Any, at: int) -> int:
+    """Return where the token that begins with "qid" ends, or `at` itself if it has no colon."""
     begin = at
     colon = False
     while not ends_token(text[at]):
@@ -231,7 +219,7 @@ def end_of_query(text: Any, at: int) -> int:
 
 @helper
 def read_index(text: Any, at: int) -> tuple[int, int]:
-    """The feature index that begins here and the place after its colon; index 0 if there is none."""
+    """Return the feature index that begins here and the place after its colon; index 0 if there is none."""
     if text[at] == PLUS:
         at += 1
     index: Any = 0
@@ -266,10 +254,10 @@ def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
         line, doubtful_before = at, doubtful
         lines += 1
         # The newline at the end of the text stops every loop below; none has to compare with its length.
-        while text[at] != NEWLINE and blank(text[at]):
+        while text[at] != NEWLINE and is_blank(text[at]):
             at += 1
         if text[at] == HASH:
-            at = end_of_comment(text, at)
+            at = find_comment_end(text, at)
         if text[at] == NEWLINE:
             at += 1
             continue
@@ -284,16 +272,16 @@ def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
         previous = 0
         first = True
         while not wrong:
-            while text[at] != NEWLINE and blank(text[at]):
+            while text[at] != NEWLINE and is_blank(text[at]):
                 at += 1
             token = at
             if text[at] == HASH:
-                at = end_of_comment(text, at)
+                at = find_comment_end(text, at)
                 token = at
             if text[at] == NEWLINE:
                 break
             if first and text[at] == SMALL_Q and text[at + 1] == SMALL_I and text[at + 2] == SMALL_D:
-                at = end_of_query(text, at)
+                at = find_query_end(text, at)
                 first = False
                 wrong = at == token
                 continue

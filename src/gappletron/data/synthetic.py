@@ -1,23 +1,99 @@
-"""The synthetic data of the paper's experiments: noisy labels, a few keywords for each class, many unrelated bits."""
+"""Streams that are generated from a few numbers: unit vectors, and the synthetic data of the paper's experiments."""
 
-from __future__ import annotations
-
+import inspect
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
-from gappletron.data.generated import GeneratedStream
-from gappletron.data.stream import CHUNK, ENTRIES, Chunk, make_chunk
+from gappletron.base.text import read_settings
+from gappletron.data.stream import CHUNK, ENTRIES, Chunk, Stream, make_chunk
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.pieces import helper
 
+
+class GeneratedStream(Stream):
+    """A stream that is made from a few numbers, with a name such as ``synthetic:K=9,d=120,T=100000`` to make it again.
+
+    A subclass says how names begin, which of its arguments each key stands for, and gives an example.
+
+    :cvar kind: the word in front of the colon.
+    :cvar keys: the arguments by their keys in the name.
+    :cvar example: what may stand behind the colon. Arguments that have a default may be left out.
+    """
+
+    kind: str
+    keys: dict[str, str]
+    example: str
+
+    @classmethod
+    def parse(cls, spec: str) -> Self:
+        """Return the stream whose name has this text behind the colon.
+
+        >>> from gappletron import Synthetic
+        >>> Synthetic.parse("K=6,T=1e6").name
+        'synthetic:K=6,d=120,noise=0.05,T=1000000,seed=0'
+        """
+        arguments = inspect.signature(cls).parameters
+        needed = tuple(key for key, name in cls.keys.items() if arguments[name].default is inspect.Parameter.empty)
+        return cls(**read_settings(spec, cls.kind, cls.keys, cls.example, needed))
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The text that :func:`gappletron.open_stream` makes this stream from; an argument that is None is left out."""
+        numbers = {**vars(self), "classes": len(self.classes)}
+        given = ((key, numbers[argument]) for key, argument in self.keys.items())
+        return f"{self.kind}:" + ",".join(f"{key}={number!r}" for key, number in given if number is not None)
+
+
+class UnitVectors(GeneratedStream):
+    """x is the unit vector of a uniformly drawn class; with probability `noise` the label is another class, uniformly.
+
+    Features have norm 1 and there are as many as classes, so the constants of the theorems are small. The comparator
+    ``U = c (I - 11'/K)`` has margin c and norm ``c sqrt(K - 1)``.
+
+    >>> from gappletron import UnitVectors
+    >>> stream = UnitVectors(classes=3, noise=0.0, rounds=5)
+    >>> stream, stream.features, stream.max_norm
+    (<UnitVectors 'unit-vectors:K=3,noise=0.0,T=5,seed=0'>, 3, 1.0)
+    >>> chunk = next(stream.chunks())
+    >>> bool((chunk.indices == chunk.labels).all())
+    True
+    """
+
+    kind = "unit-vectors"
+    keys = {"K": "classes", "noise": "noise", "T": "rounds", "seed": "seed"}  # noqa: RUF012
+    example = "K=3,noise=0.05,T=100000,seed=0"
+
+    def __init__(self, classes: int = 3, noise: float = 0.05, rounds: int = 100_000, seed: int = 0) -> None:
+        self.features = whole(classes, "the number of classes K", least=2, most=10_000)
+        self.noise = number(noise, "noise", least=0.0, most=1.0)
+        self.rounds: int = whole(rounds, "the number of rounds T", least=1)
+        self.seed = whole(seed, "seed")
+        self.classes = tuple(range(self.features))
+        self.max_norm = 1.0
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rounds from the beginning."""
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(self.seed)))
+        K = self.features
+        for start in range(0, self.rounds, CHUNK):
+            n = min(CHUNK, self.rounds - start)
+            # Three draws per round, in the order of the rounds: a longer stream begins like a shorter one.
+            drawn = rng.random((n, 3))
+            clean = (drawn[:, 0] * K).astype(np.int64)  # never rounds up to K: see `draw_below`
+            other = (clean + 1 + (drawn[:, 2] * (K - 1)).astype(np.int64)) % K
+            yield make_chunk(np.arange(n + 1), clean, np.ones(n), np.where(drawn[:, 1] < self.noise, other, clean))
+
+
+# ------------------------------------------------------------------------------------------- the paper's synthetic data
+
+# Unrelated bits in one word of a round's bit set: two words for d = 120 and 160, and a signed integer is enough.
 WORD = 60
-"""Unrelated bits in one word of a round's bit set: two words for d = 120 and 160, and a signed integer is enough."""
 
 
 class Recipe(NamedTuple):
@@ -36,8 +112,8 @@ class Recipe(NamedTuple):
 
 
 @helper
-def below(rng: np.random.Generator, n: int) -> int:
-    """A uniform integer from 0 to n - 1, from one draw.
+def draw_below(rng: np.random.Generator, n: int) -> int:
+    """Return a uniform integer from 0 to n - 1, from one draw.
 
     The product cannot round up to n: the largest draw is 1 - 2^-53, and n 2^-53 is at least half the spacing of the
     doubles just below n, with equality only where n (1 - 2^-53) is itself a double.
@@ -46,8 +122,8 @@ def below(rng: np.random.Generator, n: int) -> int:
 
 
 @helper
-def lowest(word: int) -> int:
-    """The place of the lowest bit of a word that is not 0: the exponent of that bit as a double, where it is exact."""
+def find_lowest_bit(word: int) -> int:
+    """Return the place of the lowest bit that is not 0: the exponent of that bit as a double, which is exact."""
     return int(np.float64(word & -word).view(np.int64) >> 52) - 1023
 
 
@@ -73,7 +149,7 @@ def _generate(
     entries = np.uint64(0)
     indptr[0] = 0
     for row in range(len(labels)):
-        label = below(rng, classes)
+        label = draw_below(rng, classes)
         # The same number for each class, since a branch that depends on the label would be mispredicted. What follows
         # the keywords of the class is overwritten.
         start = np.uint64(starts[label])
@@ -83,7 +159,7 @@ def _generate(
         # The head of a Fisher-Yates shuffle is a uniform subset from whatever order it starts, so the order need not be
         # reset.
         for i in range(recipe.draws):
-            j = np.uint64(i + below(rng, unrelated - i))
+            j = np.uint64(i + draw_below(rng, unrelated - i))
             bit = order[j]
             order[j] = order[i]
             order[i] = bit
@@ -93,11 +169,11 @@ def _generate(
             word = words[w]
             words[w] = 0
             while word:
-                indices[entries] = first + WORD * w + lowest(word)
+                indices[entries] = first + WORD * w + find_lowest_bit(word)
                 entries += np.uint64(1)
                 word &= word - 1
         noisy = rng.random() < recipe.noise
-        other = below(rng, classes)
+        other = draw_below(rng, classes)
         labels[row] = other if noisy else label
         indptr[row + 1] = entries
     return int(entries)
@@ -141,15 +217,14 @@ class Synthetic(GeneratedStream):
         self.rounds: int = whole(rounds, "the number of rounds T", least=1)
         self.seed = whole(seed, "seed")
         self.classes = tuple(range(n_classes))
-        self._set_name(n_classes, self.features, self.noise, self.rounds, self.seed)
+        # The sorted keywords of each class.
         self.keywords: tuple[NDArray[np.int32], ...] = _keyword_sets(
             self._generators()[0], n_classes, self.features // 40
         )
-        """The sorted keywords of each class."""
         self.max_norm = math.sqrt(max(map(len, self.keywords)) + self.features // 8)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
+        """Yield the rounds from the beginning."""
         rng = self._generators()[1]
         draws = self.features // 8
         unrelated = 3 * self.features // 4
@@ -179,7 +254,7 @@ class Synthetic(GeneratedStream):
             left -= rounds
 
     def _generators(self) -> tuple[np.random.Generator, np.random.Generator]:
-        """One generator for the keywords and one for the rounds, so that neither moves when the other draws more.
+        """Return a generator for the keywords and one for the rounds, so that neither moves when the other draws more.
 
         Their keys have two parts, since (0,) and (1,) are those of the learners' repeats, whose seed may be the same
         number.
@@ -189,23 +264,18 @@ class Synthetic(GeneratedStream):
 
 
 def _keyword_sets(rng: np.random.Generator, classes: int, scale: int) -> tuple[NDArray[np.int32], ...]:
-    """A set for each class, of d'..5d' among 10 d' bits (`scale` is d'); one that is taken already is drawn again."""
-    possible = 0
-    for size in range(scale, 5 * scale + 1):
-        possible += math.comb(10 * scale, size)
-        if possible >= classes:
-            break
-    else:
-        raise UserError(
-            f"with d={40 * scale} there are only {possible} different sets of keywords, too few for {classes} "
-            "classes: raise d or lower K"
-        )
+    """Draw distinct sets of keywords, one for each class: d'..5d' among 10 d' bits, where `scale` is d'."""
+    # All of them for d' = 1; for larger d' the smallest sets alone are more than the classes there may be.
+    possible = sum(math.comb(10 * scale, size) for size in range(scale, scale + 5))
+    if possible < classes:
+        few = f"with d={40 * scale} there are only {possible} different sets of keywords"
+        raise UserError(f"{few}, too few for {classes} classes: raise d or lower K")
     sets: dict[tuple[int, ...], None] = {}
     while len(sets) < classes:
-        size = scale + below(rng, 4 * scale + 1)
+        size = scale + draw_below(rng, 4 * scale + 1)
         order = list(range(10 * scale))
         for i in range(size):
-            j = i + below(rng, 10 * scale - i)
+            j = i + draw_below(rng, 10 * scale - i)
             order[i], order[j] = order[j], order[i]
         sets.setdefault(tuple(sorted(order[:size])))
     return tuple(np.array(one, np.int32) for one in sets)

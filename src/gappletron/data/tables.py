@@ -1,7 +1,5 @@
 """Streams of records: tables in files, and records in memory, encoded as they are played."""
 
-from __future__ import annotations
-
 import datetime
 import itertools
 import os
@@ -12,36 +10,42 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, label as check_label, labels
+from gappletron.base.checks import Label, label
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing, shorten, unknown
-from gappletron.data.arrays import check_classes, label_positions, plain_names
-from gappletron.data.files import FileStream
-from gappletron.data.formats import VW_LABEL, find_ending, find_reader, looks_like, recognise, recognise_table
-from gappletron.data.records.arrow import is_text, to_plain, to_strings, to_table
-from gappletron.data.records.columns import CATEGORICAL, DROP, NUMERIC, TEXT
-from gappletron.data.records.encoder import Encoder
-from gappletron.data.records.values import is_missing, is_record, plain_numbers, to_number, to_text
-from gappletron.data.sources import Progress, Source
+from gappletron.data.arrays import check_classes, locate_labels, plain_names
+from gappletron.data.formats import VW_LABEL, describe_content, find_format, recognise
+from gappletron.data.records.columns import CATEGORICAL, DROP, NUMERIC, TEXT, is_text, to_plain, to_strings, to_table
+from gappletron.data.records.encoder import Encoder, list_records
+from gappletron.data.records.values import is_missing, is_record, to_number, to_text, unbox_numbers
+from gappletron.data.sources import FileStream, Progress, Source
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 
+# Values of a column that are looked at to tell what it is.
 SAMPLED = 2000
-"""Values of a column that are looked at to tell what it is."""
+# A column is numeric where at least this share of its values are numbers; the others count as categories.
 MOSTLY = 0.9
-"""A column is numeric where at least this share of its values are numbers; the others count as categories."""
+# A column of texts, not of categories, has at least so many words in the mean.
 WORDS = 3.0
-"""A column of texts, not of categories, has at least so many words in the mean."""
 
 
+# Names of columns in which pandas writes the numbers of its rows; they are dropped unless they are declared.
 INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
-"""Names of columns in which pandas writes the numbers of its rows; they are dropped unless they are declared."""
 
 
-class Scan(NamedTuple):
-    """What a scan of a table finds: the number of rows, and the labels, sorted."""
+class Labels(NamedTuple):
+    """The distinct labels of a block as texts, empty where there is none, and which of them each row has."""
 
-    rows: int
-    labels: tuple[str, ...]
+    names: list[str]
+    places: NDArray[np.int64]
+
+    def texts(self) -> list[str]:
+        """Return the label of every row."""
+        return [self.names[place] for place in self.places.tolist()]
+
+    def first_row(self, name: str) -> int:
+        """Return the number of the first row that has this label, counted from 1."""
+        return int(np.argmax(self.places == self.names.index(name))) + 1
 
 
 class TableFile(FileStream):
@@ -85,166 +89,147 @@ class TableFile(FileStream):
     ) -> None:
         super().__init__(path, columns)
         self.format = format
-        self._read = find_reader(format)
+        self._read = find_format(self._source, format, is_table=True).read
         if columns is not None and format not in ("csv", "tsv"):
-            raise UserError(
-                f"columns name those of a CSV file without a header, not of a {format} file: leave them out"
-            )
+            raise UserError(f"columns name those of a CSV file without a header, not of a {format} file: omit them")
         self.max_norm = max_norm
         self.label = VW_LABEL if format == "vw" else label
         self._required = tuple(required)
         self._encoder = encoder or Encoder()
         declared = self._encoder.kinds.get(self.label or "", DROP)
         if self.label is not None and declared != DROP:
-            raise UserError(
-                f"the column {self.label!r} holds the labels and is declared as {declared}, which would show them to "
-                "the learner: declare other columns"
-            )
-        self._ready: Encoder | None = None
-        self._classes = None if classes is None else check_classes(_read_classes(classes))
-        self._found: dict[str, None] = {}
+            what = f"the column {self.label!r} holds the labels and is declared as {declared}"
+            raise UserError(f"{what}, which would show them to the learner: declare other columns")
+        self._classes = None if classes is None else check_classes(map(_name_class, plain_names(classes)))
         self.classes_given = classes is not None
+        self.is_open = self._pipe and classes is None
+        self._is_prepared = False
+        self._found: dict[str, None] = {}
         self._blocks: Iterator[Any] | None = None
 
     @property
     def features(self) -> int:  # type: ignore[override]
-        """Those of the encoder."""
+        """The number of features of the encoder."""
         return self._encoder.features
 
     @property
     def encoder(self) -> Encoder:
         """The encoder, with every column of the first block declared."""
-        if self._ready is None:
-            self.prepare()
-        return self._ready or self._encoder
-
-    @property
-    def is_open(self) -> bool:  # type: ignore[override]
-        """Whether classes are added as they come."""
-        return self._pipe and self._classes is None
+        self.prepare()
+        return self._encoder
 
     @property
     def classes(self) -> tuple[Label, ...]:  # type: ignore[override]
         """The classes that were given or found; of a pipe, those that have come so far."""
-        if self._classes is not None:
-            return self._classes
-        self.prepare()
-        return tuple(self._found) if self._scan is None else self._scan.labels
+        if self._classes is None:
+            self.prepare()
+        return tuple(self._found) if self._classes is None else self._classes
 
     @property
     def rounds(self) -> int | None:  # type: ignore[override]
         """The number of rows, where the file is scanned for its classes."""
         self.prepare()
-        return None if self._scan is None else self._scan.rows
+        return self._rows
 
     def prepare(self, progress: Progress = None) -> None:
         """Look at the first block, and scan the file for its classes where they were not given."""
-        if self._ready is None:
-            self._look()
-        if self._classes is None and self._scan is None and not self._pipe:
-            self._scan = self._read_labels(progress)
-
-    def _look(self) -> None:
-        """Read the first block, and on a pipe as many as hold two classes."""
-        rest = self._read(self._source)
-        waiting = list(itertools.islice(rest, 1))
-        if not waiting:
+        if self._is_prepared:
+            return
+        rest = self._read(self._source, None if self._pipe else progress)
+        first = next(rest, None)
+        if first is None:
             raise UserError(f"{self.name} has no rows: a table needs at least one")
-        self._check_columns(waiting[0])
-        encoder = self._encoder.declaring({self.label or "": "drop"})
-        self._ready = encoder.declaring(find_kinds(waiting[0], encoder))
-        while self.is_open:
-            self._found.update(dict.fromkeys(self._labels_in(waiting[-1], 0).names))
-            if len(self._found) > 1:
-                break
-            block = next(rest, None)
-            if block is None:
-                raise self._only_label(next(iter(self._found)))
+        self._check_columns(first)
+        encoder = self._encoder.declaring({self.label or "": DROP})
+        encoder = encoder.declaring(find_kinds(first, encoder))
+        blocks = itertools.chain([first], rest)
+        if self._pipe:
+            self._blocks = self._await_classes(blocks) if self.is_open else blocks
+        elif self._classes is None:
+            self._rows, self._classes = self._read_labels(blocks)
+        self._encoder, self._is_prepared = encoder, True
+
+    def _await_classes(self, blocks: Iterator[Any]) -> Iterator[Any]:
+        """Read a pipe until two classes have come; return all of its blocks."""
+        waiting = []
+        for block in blocks:
             waiting.append(block)
-        self._blocks = itertools.chain(_drain(waiting), rest)
+            self._found.update(dict.fromkeys(self._find_labels(block, 0).names))
+            if len(self._found) > 1:
+                return itertools.chain(waiting, blocks)
+        raise self._explain_one_class(next(iter(self._found)))
 
     def _check_columns(self, block: Any) -> None:
         """Raise a UserError if the table has no labels, or lacks a column that was declared."""
         known = _column_names(block)
         if self.label is None:
-            raise UserError(
-                f"{self.name} is a table: name the column of its labels with --label, or in Python with "
-                f"open_stream(..., label=...), one of {listing(known)}"
-            )
+            cure = f"name the column of its labels with --label (label=), one of {listing(known)}"
+            raise UserError(f"{self.name} is a table: {cure}")
         if self.label not in known:
             if self.format == "vw":
                 raise UserError(f"{self.name}, line 1 has no label in front of the first '|': write one")
-            hint = ""
-            if self.format in ("csv", "tsv") and self._source.columns is None:
-                hint = "; if the file has no header, name its columns with --columns (columns=)"
-                first = b"" if self._pipe else self._source.first_bytes()
-                found = recognise(first)
-                if found is not None and found.name not in ("csv", "tsv"):
-                    raise UserError(f"{self.name} is read as {self.format.upper()}, but {looks_like(first)}")
-            error = unknown(self.label, f"column in {self.name} called", known)
-            raise UserError(f"{error}{hint}")
+            has_header = self.format in ("csv", "tsv") and self._source.columns is None
+            first = self._source.read_first_bytes() if has_header and not self._pipe else b""
+            found = recognise(first)
+            if found is not None and found.name not in ("csv", "tsv"):
+                raise UserError(f"{self.name} is read as {self.format.upper()}, but {describe_content(first)}")
+            hint = "; if the file has no header, name its columns with --columns (columns=)" if has_header else ""
+            raise UserError(f"{unknown(self.label, f'column in {self.name} called', known)}{hint}")
         missing = [name for name in self._required if name not in known]
         if missing and not isinstance(block, list):
             raise unknown(missing[0], f"column in {self.name} called", known)
 
-    def _read_labels(self, progress: Progress) -> Scan:
-        """Read the labels of the whole file."""
+    def _read_labels(self, blocks: Iterator[Any]) -> tuple[int, tuple[str, ...]]:
+        """Return the number of rows of the whole file, and its labels, sorted."""
         rows, found = 0, set()
-        for block in self._read(self._source, progress):
-            here = self._labels_in(block, rows)
+        for block in blocks:
+            here = self._find_labels(block, rows)
             found.update(here.names)
             rows += len(here.places)
-            self._check_most(found, f"in the column {self.label!r}")
+            self._check_count(found, f"in the column {self.label!r}")
         if len(found) < 2:
-            raise self._only_label(next(iter(found)))
-        return Scan(rows, tuple(sorted(found, key=_sort_key)))
+            raise self._explain_one_class(next(iter(found)))
+        return rows, tuple(sorted(found, key=_sort_key))
 
-    def _labels_in(self, block: Any, rows: int) -> Labels:
+    def _find_labels(self, block: Any, rows: int) -> Labels:
         """Return the labels of a block, which begins after so many rows; every row must have one."""
         here = find_labels(block, self.label or "")
         if "" in here.names:
-            raise UserError(
-                f"{self.name}, row {rows + here.first_row(''):,} has no label in the column {self.label!r}: drop the "
-                "row, or use gappletron predict for rows without labels"
-            )
+            where = f"{self.name}, row {rows + here.first_row(''):,}"
+            cure = "drop the row, or use gappletron predict for rows without labels"
+            raise UserError(f"{where} has no label in the column {self.label!r}: {cure}")
         if self.label in here.names and not isinstance(block, list):
             row = here.first_row(self.label)
             if block.slice(row - 1, 1).to_pylist() == [{name: name for name in block.schema.names}]:
-                raise UserError(
-                    f"{self.name}, row {rows + row:,} repeats the header: remove it (files that were joined have it "
-                    "several times)"
-                )
+                raise UserError(f"{self.name}, row {rows + row:,} repeats the header, as in joined files: remove it")
         return here
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning; a pipe can be read only once."""
+        """Return the rounds from the beginning; a pipe can be read only once."""
         self.prepare()
-        if self._blocks is None:
-            self._refuse_pipe()
-        blocks, self._blocks = self._blocks or self._read(self._source), None
-        return self._play(blocks)
+        self._begin()
+        return self._play(self._blocks or self._read(self._source))
 
     def _play(self, blocks: Iterator[Any]) -> Iterator[Chunk]:
         rows = 0
         for block in blocks:
-            positions = self._positions(self._labels_in(block, rows), rows)
+            positions = self._locate_labels(self._find_labels(block, rows), rows)
             chunk = make_chunk(*self.encoder.encode_many(block), positions)
             for start in range(0, len(positions), CHUNK):
                 yield chunk.part(start, start + CHUNK)
             rows += len(positions)
         self._check_rows(rows)
 
-    def _positions(self, here: Labels, rows: int) -> NDArray[np.int64]:
+    def _locate_labels(self, here: Labels, rows: int) -> NDArray[np.int64]:
         """Return the labels of a block as positions in the classes."""
         if self.is_open:
             self._found.update(dict.fromkeys(here.names))
         place = {name: position for position, name in enumerate(self.classes)}
         for name in here.names:
             if name not in place:
-                raise UserError(
-                    f"{self.name}, row {rows + here.first_row(name):,} has the label {shorten(name)!r}, which is not "
-                    f"among the classes {listing(self.classes)}: add it to --classes (classes=), or drop the row"
-                )
+                what = f"{self.name}, row {rows + here.first_row(name):,} has the label {shorten(name)!r}"
+                cure = "add it to --classes (classes=), or drop the row"
+                raise UserError(f"{what}, which is not among the classes {listing(self.classes)}: {cure}")
         return np.array([place[name] for name in here.names], np.int64)[here.places]
 
 
@@ -270,21 +255,19 @@ class RecordStream(Stream):
         name: str = "records",
     ) -> None:
         table = to_table(records)
-        if table is None:
-            table = records if hasattr(records, "columns") else list(records)
-        self._records = table
+        self._records = list_records(records) if table is None else table
         self.name = name
         self.encoder: Encoder = encoder or Encoder()
         self.features = self.encoder.features
-        self.rounds: int = len(table)
-        self.classes, self._labels = label_positions(y, self.rounds, classes)
+        self.rounds: int = len(self._records)
+        self.classes, self._labels = locate_labels(y, self.rounds, classes)
         self.classes_given = classes is not None
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning."""
+        """Yield the rounds from the beginning."""
         for start in range(0, self.rounds, CHUNK):
-            rows = getattr(self._records, "iloc", self._records)  # of a pandas frame that Arrow cannot hold
-            part = rows.slice(start, CHUNK) if hasattr(rows, "slice") else rows[start : start + CHUNK]
+            rows = self._records
+            part = rows[start : start + CHUNK] if isinstance(rows, list) else rows.slice(start, CHUNK)
             yield make_chunk(*self.encoder.encode_many(part), self._labels[start : start + CHUNK])
 
 
@@ -294,7 +277,7 @@ def read_table(path: str, format: str | None = None, columns: Iterable[str] | No
     The format is found as :func:`gappletron.open_stream` does it.
     """
     source = Source(path, columns)
-    return find_reader(format or (find_ending(path) or recognise_table(source)).name)(source)
+    return find_format(source, format, is_table=True).read(source)
 
 
 def are_records(rows: Any) -> bool:
@@ -312,24 +295,9 @@ def are_records(rows: Any) -> bool:
         kinds = getattr(rows, "dtypes", None)
         return not all(kind.is_numeric() or str(kind) == "Boolean" for kind in kinds) if kinds is not None else True
     return not all(
-        getattr(kind, "kind", "O") in "biuf" or plain_numbers(np.asarray(rows.iloc[:, place])).dtype.kind in "biuf"
+        getattr(kind, "kind", "O") in "biuf" or unbox_numbers(np.asarray(rows.iloc[:, place])).dtype.kind in "biuf"
         for place, kind in enumerate(rows.dtypes)
     )
-
-
-class Labels(NamedTuple):
-    """The distinct labels of a block as texts, empty where there is none, and which of them each row has."""
-
-    names: list[str]
-    places: NDArray[np.int64]
-
-    def texts(self) -> list[str]:
-        """The label of every row."""
-        return [self.names[place] for place in self.places.tolist()]
-
-    def first_row(self, name: str) -> int:
-        """The first row that has this label, counted from 1."""
-        return int(np.argmax(self.places == self.names.index(name))) + 1
 
 
 def find_labels(block: Any, label: str) -> Labels:
@@ -343,10 +311,8 @@ def find_labels(block: Any, label: str) -> Labels:
         try:
             encoded = column.dictionary_encode()
         except pa.ArrowException:
-            raise UserError(
-                f"the column {label!r} holds values of type {column.type}, which cannot be labels: give texts or "
-                "numbers"
-            ) from None
+            what = f"the column {label!r} holds values of type {column.type}"
+            raise UserError(f"{what}, which cannot be labels: give texts or numbers") from None
         names = [_label_text(value.as_py()) for value in encoded.dictionary]
         if encoded.null_count == 0 and len(set(names)) == len(names):
             return Labels(names, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64))
@@ -411,17 +377,11 @@ def _is_date(text: str) -> bool:
     return True
 
 
-def _drain(blocks: list[Any]) -> Iterator[Any]:
-    """Yield the blocks of a list, each let go as it is played."""
-    while blocks:
-        yield blocks.pop(0)
-
-
-def _read_classes(classes: Iterable[Any]) -> tuple[Label, ...]:
-    return labels((to_text(check_label(item, "class")) for item in plain_names(classes)), "class")
+def _name_class(item: Any) -> str:
+    return to_text(label(item, "class"))
 
 
 def _sort_key(name: str) -> tuple[float, str]:
-    """Sorts "2" before "10", and numbers before words."""
+    """Return what sorts "2" before "10", and numbers before words."""
     number = to_number(name)
     return (np.inf if number is None or np.isnan(number) else number), name

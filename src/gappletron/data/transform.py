@@ -1,7 +1,5 @@
 """Transformations of the rows of a stream: normalization, and a bias."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +9,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Normalization, find_normalization
-from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, make_chunk
+from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, check_stream, make_chunk
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.state import Sizes, State
 
@@ -45,9 +43,9 @@ class Transformed(Wrapped):
         return math.hypot(1.0, norm) if self._bias and norm is not None else norm
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rounds from the beginning, changed."""
+        """Yield the rounds from the beginning, changed."""
         state = State(self._normalization.declare(), Sizes(self._stream.features, 1, 1)).tuple
-        for chunk in self._stream.chunks():
+        for chunk in check_stream(self._stream).chunks():
             if self._normalizes:
                 values = np.array(chunk.values, np.float64)
                 arguments = (self._normalization, state, chunk, values)

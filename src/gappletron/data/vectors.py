@@ -4,19 +4,18 @@ Compiled code trusts what it is given, so everything is checked here: indices in
 not beyond :data:`~gappletron.kernel.numerics.LARGEST_VALUE`.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
-from gappletron.data.records.values import is_record, plain_numbers
+from gappletron.data.records.values import is_record, unbox_numbers
 from gappletron.kernel.compiling import entry, specialise
 from gappletron.kernel.numerics import LARGEST_VALUE
+from gappletron.kernel.pieces import helper
 from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 
 FINE, UNSORTED, OUTSIDE, TOO_LARGE = range(4)
@@ -32,8 +31,8 @@ class Vectors(NamedTuple):
     squared: Floats
 
     @classmethod
-    def join(cls, vectors: Sequence[Vector]) -> Vectors:
-        """These vectors.
+    def join(cls, vectors: Sequence[Vector]) -> Self:
+        """Return these vectors together.
 
         >>> Vectors.join([Vector(np.array([3], np.int32), np.ones(1), 1.0)]).indptr
         array([0, 1])
@@ -45,7 +44,7 @@ class Vectors(NamedTuple):
         return cls(indptr, indices, values, np.array([vector.squared for vector in vectors], np.float64))
 
     def each(self) -> list[Vector]:
-        """The vectors, one by one."""
+        """Return the vectors, one by one."""
         ends = itertools.pairwise(self.indptr.tolist())
         return [
             Vector(self.indices[start:stop], self.values[start:stop], squared)
@@ -61,36 +60,43 @@ def check_sizes(indices: NDArray[np.int32], values: Floats, squared: float) -> N
             raise _refuse_value(indices[place], values[place])
 
 
-def check_vector(
-    indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]
+@helper
+def check_span(
+    indices: NDArray[Any], values: Floats, start: int, stop: int, features: int, out: NDArray[np.int32]
 ) -> tuple[int, int, float]:
-    """Copy the indices; return what is wrong (FINE if nothing), where, and ||x||^2."""
-    unsorted = False
+    """Copy the indices from start to stop; return what is wrong (FINE if nothing), where, and ||x||^2."""
+    problem = FINE
     squared = 0.0
-    for p in range(indices.size):
+    for p in range(start, stop):
         if indices[p] < 0 or indices[p] >= features:
             return OUTSIDE, p, 0.0
         if not abs(values[p]) <= LARGEST_VALUE:  # so NaN is caught as well
             return TOO_LARGE, p, 0.0
-        if p > 0 and indices[p] <= indices[p - 1]:
-            unsorted = True
+        if p > start and indices[p] <= indices[p - 1]:
+            problem = UNSORTED
         out[p] = indices[p]
         squared += values[p] * values[p]
-    return (UNSORTED if unsorted else FINE), 0, squared
+    return problem, 0, squared
+
+
+def check_vector(
+    indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]
+) -> tuple[int, int, float]:
+    """As :func:`check_span`, for the whole of two arrays."""
+    return check_span(indices, values, 0, indices.size, features, out)
 
 
 def check_rows(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats, features: int, squared: Floats
 ) -> bool:
-    """Return whether every row is as a :class:`Vector` must be, and write ||x||^2 of each."""
+    """Return whether every row is well made, and write ||x||^2 of each."""
+    entries = min(indices.size, values.size)
     for t in range(squared.size):
-        squared[t] = 0.0
-        for p in range(indptr[t], indptr[t + 1]):
-            if indices[p] < 0 or indices[p] >= features or not abs(values[p]) <= LARGEST_VALUE:
-                return False
-            if p > indptr[t] and indices[p] <= indices[p - 1]:
-                return False
-            squared[t] += values[p] * values[p]
+        if not 0 <= indptr[t] <= indptr[t + 1] <= entries:
+            return False
+        problem, _, squared[t] = check_span(indices, values, indptr[t], indptr[t + 1], features, indices)
+        if problem != FINE:
+            return False
     return True
 
 
@@ -102,7 +108,7 @@ class Checker:
         self._narrow, self._wide = (entry(check_vector, indices, values, 1, narrow) for indices in (narrow, wide))
 
     def vector(self, x: Any, features: int) -> Vector:
-        """A feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
+        """Return a feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
         if type(x) is tuple and len(x) == 2 and type(x[0]) is type(x[1]) is np.ndarray:
             found = self._check_arrays(x[0], x[1], features)
             if found is not None:
@@ -110,11 +116,12 @@ class Checker:
         return self._convert(x, features)
 
     def vectors(self, X: Any, features: int) -> Vectors | None:
-        """The rows of a SciPy sparse matrix, where they are as they must be; None where one must be converted, or is
-        wrong: then :meth:`vector` says what is.
+        """Return the rows of a SciPy sparse matrix if all of them are well made; None where one must be converted, or
+        is wrong: then :meth:`vector` says what is.
         """
         matrix = X.tocsr()
-        if matrix.data.dtype.kind not in "biuf" or matrix.indices.max(initial=0) >= 2**31:
+        is_narrow = matrix.indices.min(initial=0) >= 0 and matrix.indices.max(initial=0) < 2**31
+        if matrix.data.dtype.kind not in "biuf" or not is_narrow:
             return None
         indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
         values, squared = matrix.data.astype(np.float64), np.empty(indptr.size - 1)
@@ -124,34 +131,27 @@ class Checker:
 
     def _check_arrays(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
         """Return copies of arrays of the usual types if all is well with them, else None."""
-        if values.dtype is not FLOAT64 or indices.ndim != 1 or indices.shape != values.shape:
+        is_usual = values.dtype is FLOAT64 and (indices.dtype is INT32 or indices.dtype is INT64)
+        if not is_usual or indices.ndim != 1 or indices.shape != values.shape:
             return None
-        if indices.dtype is INT32:
-            check = self._narrow
-        elif indices.dtype is INT64:
-            check = self._wide
-        else:
-            return None
+        check = self._narrow if indices.dtype is INT32 else self._wide
         own, narrow = values.copy(), np.empty(values.size, np.int32)
         problem, _, squared = check(np.ascontiguousarray(indices), own, features, narrow)
         return Vector(narrow, own, squared) if problem == FINE else None
 
     def _convert(self, x: Any, features: int) -> Vector:
         given_indices, given_values = sparse_parts(x, features)
-        indices, numbers = _to_array(given_indices), plain_numbers(_to_array(given_values))
+        indices, numbers = _to_array(given_indices), unbox_numbers(_to_array(given_values))
         if numbers.size and numbers.dtype.kind not in "biuf":
             raise UserError(f"x has values of type {numbers.dtype}: give numbers")
         with np.errstate(over="ignore"):  # a long double beyond the range becomes inf and is refused as such
             values = np.array(numbers, dtype=np.float64)
         if indices.ndim == values.ndim == 0:
-            raise UserError(
-                "x is a tuple of two numbers, which could be a vector or a pair (indices, values): give a list or an "
-                "array of numbers, or two flat sequences"
-            )
+            cure = "give a list or an array of numbers, or two flat sequences"
+            raise UserError(f"x is a tuple of two numbers, which could be a vector or a pair (indices, values): {cure}")
         if indices.ndim != 1 or indices.shape != values.shape:
-            raise UserError(
-                f"x has {_show_count(indices)} indices and {_show_count(values)} values: give flat lists of one length"
-            )
+            counts = (given.size if given.ndim == 1 else given.shape for given in (indices, values))
+            raise UserError("x has {} indices and {} values: give flat lists of one length".format(*counts))
         if indices.dtype.kind == "O" and all(type(index) is int for index in indices):
             beyond = max(indices, key=abs)  # Python's ints of any size
             raise _refuse_index(beyond if abs(beyond) < 10**30 else "of more than 30 digits", features)
@@ -171,40 +171,34 @@ class Checker:
 
 
 def _refuse_index(index: Any, features: int) -> UserError:
-    return UserError(
-        f"x has the index {index}, and the model takes indices from 0 to {features - 1}: hash or drop what is outside, "
-        "or make the model with more features (or a larger feature_limit)"
-    )
+    what = f"x has the index {index}, and the model takes indices from 0 to {features - 1}"
+    return UserError(f"{what}: hash or drop what is outside, or make the model with more features (or feature_limit)")
 
 
 def _refuse_value(index: Any, value: float) -> UserError:
-    return UserError(
-        f"x has the value {value} at index {index}: features must be finite, and at most {LARGEST_VALUE:g} in size"
-    )
+    limits = f"features must be finite, and at most {LARGEST_VALUE:g} in size"
+    return UserError(f"x has the value {value} at index {index}: {limits}")
 
 
 def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
     """Return (indices, values) of whatever a user may call a feature vector, of any length if `features` is None."""
     if is_record(x):
         kind = "text" if isinstance(x, str | bytes) else "record with named columns"
-        raise UserError(
-            f"x is a {kind}, and this model takes numbers: make one with encoder=Encoder(), or give x as "
-            "(indices, values) or a list of numbers"
-        )
+        cure = "make one with encoder=Encoder(), or give x as (indices, values) or a list of numbers"
+        raise UserError(f"x is a {kind}, and this model takes numbers: {cure}")
     if isinstance(x, tuple) and len(x) == 2:
         return x
+    wanted = "any number of" if features is None else features
     if hasattr(x, "tocsr"):
         if not _is_one_row(x.shape, features):
-            raise UserError(f"x has the shape {x.shape}: give one row of {_show_features(features)} features")
+            raise UserError(f"x has the shape {x.shape}: give one row of {wanted} features")
         row = x.tocoo()
         return row.coords[-1] if hasattr(row, "coords") else row.col, row.data
     if isinstance(x, Mapping):  # after the sparse forms, of which one is a dict
         return list(x.keys()), list(x.values())
-    dense = plain_numbers(_to_array(x))
+    dense = unbox_numbers(_to_array(x))
     if not _is_one_row(dense.shape, features):
-        raise UserError(
-            f"x has the shape {dense.shape}: give {_show_features(features)} numbers, or their indices and values"
-        )
+        raise UserError(f"x has the shape {dense.shape}: give {wanted} numbers, or their indices and values")
     if dense.dtype.kind not in "biuf":
         raise UserError(f"x has entries of type {dense.dtype}: give numbers")
     dense = dense.reshape(-1)
@@ -213,23 +207,12 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
 
 
 def _is_one_row(shape: tuple[int, ...], features: int | None) -> bool:
-    """Return whether this is the shape of one vector, of the right length where there is one."""
+    """Return whether this is the shape of one vector, with so many features where that is known."""
     return len(shape) in (1, 2) and shape[:-1] in ((), (1,)) and features in (None, shape[-1])
-
-
-def _show_count(given: NDArray[Any]) -> int | tuple[int, ...]:
-    """Return how many there are, or the shape where it is not flat."""
-    return given.size if given.ndim == 1 else given.shape
-
-
-def _show_features(features: int | None) -> str:
-    return "any number of" if features is None else str(features)
 
 
 def _to_array(given: Any) -> NDArray[Any]:
     try:
         return np.asarray(given)
     except (ValueError, TypeError, OverflowError, RecursionError):
-        raise UserError(
-            "x cannot be made into an array: give a pair (indices, values) of flat sequences, or a vector of numbers"
-        ) from None
+        raise UserError("x cannot be made into an array: give (indices, values) as flat lists, or numbers") from None

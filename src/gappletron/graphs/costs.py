@@ -4,9 +4,7 @@ By default an action costs 0 where it is the label and 1 elsewhere, so that the 
 extra action costs 1 at every label.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import Label, number
 from gappletron.base.errors import UserError
-from gappletron.base.text import quote, unknown
 
 LARGEST_COST = 1e6
 
@@ -71,44 +68,6 @@ def list_changed(
     """
     places = np.argwhere(costs != zero_one(*costs.shape)).tolist()
     return [(actions[i], classes[y], float(costs[i, y])) for i, y in places]
-
-
-EVERY_CLASS = "*"
-
-
-def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) -> list[tuple[Label, Label, float]]:
-    """Return the costs of a text ``ACTION,CLASS=NUMBER``, as (action, class, number); ``*`` for every class.
-
-    The class is what follows the last comma, so an action may have commas in its name; equals signs may be in both.
-
-    >>> read_costs("spam,ham=10", ["ham", "spam"], ["ham", "spam"])
-    [('spam', 'ham', 10.0)]
-    >>> read_costs("query,*=0.1", [0, 1, "query"], [0, 1])
-    [('query', 0, 0.1), ('query', 1, 0.1)]
-    """
-    names, equals, value = text.rpartition("=")
-    action, comma, name = names.rpartition(",")
-    if not equals or not comma:
-        raise UserError(f"expected ACTION,CLASS=NUMBER, not {quote(text)}: write for example spam,ham=10")
-    try:
-        cost = float(value)
-    except ValueError:
-        raise UserError(
-            f"{quote(value)} in {quote(text)} is not a number: write for example {quote(names)[1:-1]}=10"
-        ) from None
-    by_action, by_class = _index_by_text(actions), {EVERY_CLASS: tuple(classes)} | _index_by_text(classes)
-    meant = by_action.get(action) or by_action.get(action.strip())
-    if meant is None:
-        raise UserError(f"{quote(text)}: {unknown(action.strip(), 'action', list(actions))}")
-    seen = by_class.get(name) or by_class.get(name.strip())
-    if seen is None:
-        raise UserError(f"{quote(text)}: {unknown(name.strip(), 'class', list(classes))}")
-    return [(meant[0], each, cost) for each in seen]
-
-
-def _index_by_text(names: Sequence[Label]) -> dict[str, tuple[Label, ...]]:
-    """Return names by their texts; of two with the same text, such as 1 and "1", the text itself is meant."""
-    return {str(name): (name,) for name in sorted(names, key=lambda name: isinstance(name, str))}
 
 
 def _check_iterable(costs: Any) -> Any:

@@ -5,8 +5,6 @@ label is class `y`. A dominating set is a set of rows that covers every column, 
 cover. A class is not covered by its own action unless that action has a self-loop (networkx's definition differs).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -17,20 +15,20 @@ from numpy.typing import ArrayLike, NDArray
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing
 
+# Graphs with more actions than this, after reductions, get a greedy dominating set.
 EXACT_ACTIONS = 60
-"""Graphs with more actions than this, after reductions, get a greedy dominating set."""
 
+# The search for a minimum dominating set ends after this many linear programs: seconds at most.
 EXACT_NODES = 1000
-"""The search for a minimum dominating set ends after this many linear programs: seconds at most."""
 
+# Comparing all pairs of actions takes the cube of their number: 0.2 s at this size.
 COMPARED_ACTIONS = 2000
-"""Comparing all pairs of actions takes the cube of their number: 0.2 s at this size."""
 
+# Single entries that are compared in all rounds of comparing pairs: 1 to 2 s.
 COMPARISONS = 5 * 10**10
-"""Single entries that are compared in all rounds of comparing pairs: 1 to 2 s."""
 
+# Actions that are decided by one program: its weights are powers of 2, which must stay exact in the solver.
 BLOCK = 16
-"""Actions that are decided by one program: its weights are powers of 2, which must stay exact in the solver."""
 
 
 class DominatingSet(NamedTuple):
@@ -113,9 +111,7 @@ def bound_size(visible: ArrayLike) -> int:
 def _check_matrix(visible: ArrayLike) -> NDArray[np.bool_]:
     matrix = np.asarray(visible, dtype=bool)
     if matrix.ndim != 2:
-        raise UserError(
-            f"a visibility matrix has 2 dimensions, not {matrix.ndim}: give a row per action, a column per class"
-        )
+        raise UserError(f"the matrix must have 2 dimensions, not {matrix.ndim}: give a row per action")
     unseen = np.flatnonzero(~matrix.any(axis=0))
     if len(unseen):
         raise UserError(f"no action observes column {listing(unseen.tolist())}: give every class an in-edge")

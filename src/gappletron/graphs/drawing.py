@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+# A graph with more nodes or arrows than this is drawn as its matrix.
 DRAWN_ACTIONS, DRAWN_EDGES, DRAWN_EXTRA = 24, 100, 6
-"""A graph with more nodes or arrows than this is drawn as its matrix."""
 
+# A graph with more actions than the first is drawn as a summary, with at most as many rows as the second.
 MATRIX_ROWS, SUMMARY_ROWS = 1000, 500
-"""A graph with more actions than the first is drawn as a summary, with at most as many rows as the second."""
 
-# Okabe and Ito, and a grey.
-_BLUE, _SKY, _ORANGE, _VERMILLION, _GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#555555"
+# Okabe and Ito, and two greys.
+_BLUE, _SKY, _ORANGE, _VERMILLION = "#0072B2", "#56B4E9", "#E69F00", "#D55E00"
+_GREY, _PALE = "#555555", "#f2f2f2"
 
 
 def draw(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | None) -> Figure:
@@ -39,10 +40,8 @@ def draw(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | N
     extra = graph.n_actions - graph.n_classes
     if graph.n_actions <= DRAWN_ACTIONS and graph.n_edges <= DRAWN_EDGES and extra <= DRAWN_EXTRA:
         _draw_nodes(graph, ax)
-    elif graph.n_actions <= MATRIX_ROWS:
-        _draw_matrix(graph, ax)
     else:
-        _draw_summary(graph, ax)
+        _draw_matrix(graph, ax)
     figure: Figure = cast("Any", ax.figure).figure  # the whole figure, also where the axes are in a subfigure
     if path is not None:
         files.save_figure(figure, path)
@@ -50,7 +49,7 @@ def draw(graph: FeedbackGraph, path: str | os.PathLike[str] | None, ax: Axes | N
 
 
 def _shorten_name(name: Label, most: int = 14) -> str:
-    """A name for a figure: short, and without characters that cannot be printed."""
+    """Return a name for a figure: short, and without characters that cannot be printed."""
     text = str(name)
     return shorten(text if text.isprintable() and text.strip() else repr(name), most)
 
@@ -102,9 +101,7 @@ def _draw_nodes(graph: FeedbackGraph, ax: Axes) -> None:
 
 
 def _place_centres(graph: FeedbackGraph) -> NDArray[np.float64]:
-    """The classes on the unit circle, clockwise from the top; extra actions in the middle, several on a small
-    circle.
-    """
+    """Place the classes on the unit circle, clockwise from the top, and extra actions on a small one in the middle."""
     extra = graph.n_actions - graph.n_classes
     # Half a step off, so that the straight lines to the classes do not cover the extra actions.
     inner = 0.4 if extra > 1 else 0.0
@@ -114,7 +111,7 @@ def _place_centres(graph: FeedbackGraph) -> NDArray[np.float64]:
 
 
 def _make_loop(centre: NDArray[np.float64], radius: float) -> Any:
-    """A curve that leaves a node, turns outside the circle, and comes back."""
+    """Return a curve that leaves a node, turns outside the circle, and comes back."""
     from matplotlib.path import Path as Curve
 
     out = centre / max(float(np.linalg.norm(centre)), 1e-9)
@@ -147,44 +144,26 @@ def _add_legend(graph: FeedbackGraph, ax: Axes) -> None:
 
 
 def _draw_matrix(graph: FeedbackGraph, ax: Axes) -> None:
-    from matplotlib.colors import ListedColormap
+    """Draw the matrix; of a very large one square blocks, for each the fraction of its entries that are edges."""
+    from matplotlib.colors import LinearSegmentedColormap, ListedColormap, PowerNorm
     from matplotlib.patches import Patch
 
-    shades = graph.visible.astype(np.int8)
-    shades[list(graph.revealing_indices)] = 2
-    ax.imshow(shades, cmap=ListedColormap(["#f2f2f2", _SKY, _ORANGE]), vmin=0, vmax=2, interpolation="nearest")
-    entries = [Patch(facecolor=_SKY, label="revealed"), Patch(facecolor="#f2f2f2", edgecolor="#999999", label="hidden")]
-    if graph.revealing:
-        entries.insert(0, Patch(facecolor=_ORANGE, label="reveals every label"))
-    _label_matrix(graph, ax, 1, entries, graph.caption)
-
-
-def _draw_summary(graph: FeedbackGraph, ax: Axes) -> None:
-    """The matrix in square blocks: for each the fraction of its entries that are edges."""
-    from matplotlib.colors import LinearSegmentedColormap, PowerNorm
-
-    block = math.ceil(graph.n_actions / SUMMARY_ROWS)
-    shares = _block_means(graph.visible, block)
-    colours = LinearSegmentedColormap.from_list("edges", ["#f2f2f2", _SKY, _BLUE])
-    image = ax.imshow(shares, cmap=colours, norm=PowerNorm(0.25, 0.0, float(shares.max())), interpolation="nearest")
-    cast("Any", ax.figure).colorbar(image, ax=ax, shrink=0.7, pad=0.1, label="fraction of the entries that are edges")
-    _label_matrix(graph, ax, block, [], f"summary in blocks of {block} x {block}: {graph.caption}")
-
-
-def _block_means(visible: NDArray[np.bool_], block: int) -> NDArray[np.float64]:
-    """The mean of each block of rows and columns; the last ones may be smaller.
-
-    >>> _block_means(np.array([[1, 0, 1], [0, 0, 1], [1, 1, 0]], dtype=bool), 2)
-    array([[0.25, 1.  ],
-           [1.  , 0.  ]])
-    """
-    rows, columns = (np.arange(0, size, block) for size in visible.shape)
-    sums = np.add.reduceat(np.add.reduceat(visible, rows, axis=0, dtype=np.float64), columns, axis=1)
-    return sums / np.outer(np.diff([*rows, len(visible)]), np.diff([*columns, visible.shape[1]]))
-
-
-def _label_matrix(graph: FeedbackGraph, ax: Axes, block: int, entries: list[Any], title: str) -> None:
-    """The names, the title, the dominating set and the legend of a matrix that is drawn with this many rows in one."""
+    block, title, entries = 1, graph.caption, []
+    if graph.n_actions <= MATRIX_ROWS:
+        shades = graph.visible.astype(np.int8)
+        shades[list(graph.revealing_indices)] = 2
+        ax.imshow(shades, cmap=ListedColormap([_PALE, _SKY, _ORANGE]), vmin=0, vmax=2, interpolation="nearest")
+        if graph.revealing:
+            entries.append(Patch(facecolor=_ORANGE, label="reveals every label"))
+        entries.append(Patch(facecolor=_SKY, label="revealed"))
+        entries.append(Patch(facecolor=_PALE, edgecolor="#999999", label="hidden"))
+    else:
+        block = math.ceil(graph.n_actions / SUMMARY_ROWS)
+        title = f"summary in blocks of {block} x {block}: {title}"
+        shares = _average_blocks(graph.visible, block)
+        colours = LinearSegmentedColormap.from_list("edges", [_PALE, _SKY, _BLUE])
+        image = ax.imshow(shares, cmap=colours, norm=PowerNorm(0.25, 0.0, float(shares.max())), interpolation="nearest")
+        cast("Any", ax.figure).colorbar(image, ax=ax, shrink=0.7, pad=0.1, label="fraction of entries that are edges")
     for axis, names in ((ax.yaxis, graph.actions), (ax.xaxis, graph.classes)):
         places = range(0, len(names), block * math.ceil(len(names) / block / 30))
         axis.set_ticks(
@@ -203,3 +182,15 @@ def _label_matrix(graph: FeedbackGraph, ax: Axes, block: int, entries: list[Any]
     dots = ax.plot([1.02] * len(members), members, "<", markersize=5, color=_BLUE, label="dominating set", **beside)
     place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.06)}
     ax.legend(handles=[*entries, *dots], ncols=4, frameon=False, fontsize=8, **place)
+
+
+def _average_blocks(visible: NDArray[np.bool_], block: int) -> NDArray[np.float64]:
+    """Return the mean of each block of rows and columns; the last ones may be smaller.
+
+    >>> _average_blocks(np.array([[1, 0, 1], [0, 0, 1], [1, 1, 0]], dtype=bool), 2)
+    array([[0.25, 1.  ],
+           [1.  , 0.  ]])
+    """
+    rows, columns = (np.arange(0, size, block) for size in visible.shape)
+    sums = np.add.reduceat(np.add.reduceat(visible, rows, axis=0, dtype=np.float64), columns, axis=1)
+    return sums / np.outer(np.diff([*rows, len(visible)]), np.diff([*columns, visible.shape[1]]))

@@ -11,8 +11,8 @@ Files, descriptions and drawings of graphs are in modules of their own, which ar
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
@@ -24,7 +24,24 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing, make_printable, quote, shorten, unknown
 from gappletron.graphs.costs import make_costs, zero_one
 from gappletron.graphs.cover import bound_size, find_dominating_set, is_dominating
-from gappletron.graphs.labels import Positions, check_actions, check_classes, check_labels, check_list, check_size
+from gappletron.graphs.edges import (
+    check_matrix,
+    close_edges,
+    extend_preset,
+    find_strongly_observed,
+    freeze,
+    insert_class,
+    make_preset,
+)
+from gappletron.graphs.labels import (
+    Positions,
+    check_actions,
+    check_classes,
+    check_label,
+    check_labels,
+    check_list,
+    check_size,
+)
 from gappletron.graphs.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -142,7 +159,7 @@ class FeedbackGraph:
         dominating_set: Iterable[Any] | None = None,
         costs: Any = None,
     ) -> None:
-        given = _check_matrix(visible)
+        given = check_matrix(visible)
         n_actions, n_classes = given.shape
         names = check_classes(n_classes if classes is None else classes)
         if not isinstance(name, str):
@@ -152,34 +169,36 @@ class FeedbackGraph:
                 f"the matrix has {n_classes} columns but there are {len(names)} classes: give one column for each class"
             )
         nearly = np.flatnonzero(given.sum(axis=1) == n_classes - 1)
-        self._put(
+        put = self.__dict__.update  # the class is frozen
+        put(
             classes=names,
             actions=check_actions(names, n_actions, actions),
             visible=close_edges(given),
             name=name,
             completed=tuple((int(i), int(given[i].argmin())) for i in nearly),
+            dominating_set_is_given=dominating_set is not None,
         )
-        self._put(_own_costs=make_costs(costs, self._action_positions, self._class_positions))
-        unseen = [names[y] for y in np.flatnonzero(~self.visible.any(axis=0))]
+        put(_own_costs=make_costs(costs, self.action_positions, self.class_positions))
+        unseen = self._list_unseen(range(n_actions))
         if unseen:
-            raise UserError(
-                f"no action observes the class{'es' if len(unseen) > 1 else ''} {listing(unseen)}: "
-                f"give some action an edge to {'each' if len(unseen) > 1 else 'it'}"
-            )
+            raise UserError(f"no action observes {listing(unseen)}: give some action an edge to every class")
         if dominating_set is None:
             members, exact = find_dominating_set(self.visible)
         else:
-            members = _check_dominating_set(self, dominating_set)
+            chosen = check_labels(dominating_set, "the dominating set", "member of the dominating set")
+            members = tuple(sorted(map(self.action_index, chosen)))
             exact = len(members) == 1
-        self._put(
-            dominating_indices=members,
-            dominating_set_is_exact=exact,
-            dominating_set_is_given=dominating_set is not None,
-        )
+            unseen = self._list_unseen(members)
+            if unseen:
+                raise UserError(
+                    f"the dominating set [{listing(chosen)}] does not observe {listing(unseen)}: "
+                    "add actions that do, or omit dominating_set"
+                )
+        put(dominating_indices=members, dominating_set_is_exact=exact)
 
-    def _put(self, **values: Any) -> None:
-        """Set attributes, which the frozen class allows only so."""
-        self.__dict__.update(values)
+    def _list_unseen(self, actions: Sequence[int]) -> list[Label]:
+        """Return the classes that none of these actions reveals."""
+        return [self.classes[y] for y in np.flatnonzero(~self.visible[list(actions)].any(axis=0))]
 
     @property
     def n_classes(self) -> int:
@@ -245,26 +264,12 @@ class FeedbackGraph:
         This is the notion of Alon et al. (2015) for N x K graphs: only the classes have to be observed, because the
         loss of an extra action is known to be 1.
         """
-        return "strong" if self.strongly_observed().all() else "weak"
-
-    def strongly_observed(self) -> NDArray[np.bool_]:
-        """For every class, whether its own action or every other action reveals it."""
-        own = self.visible[np.arange(self.n_classes), np.arange(self.n_classes)]
-        by_all_others = self.visible.sum(axis=0) - own == self.n_actions - 1
-        return np.asarray(own | by_all_others)
+        return "strong" if find_strongly_observed(self.visible).all() else "weak"
 
     @cached_property
     def arrays(self) -> GraphArrays:
         """The graph for compiled code."""
-        return GraphArrays(
-            self.visible,
-            _freeze(np.array(self.visible.T, dtype=np.bool_, order="C")),
-            _freeze(np.asarray(self.visible.all(axis=1))),
-            _freeze(np.array(self.dominating_indices, dtype=np.int64)),
-            _freeze(np.where(self.visible.sum(axis=0) == 1, self.visible.argmax(axis=0), -1).astype(np.int64)),
-            self.costs if self.has_costs else NO_COSTS,
-            self.has_costs,
-        )
+        return _make_arrays(self)
 
     @property
     def has_costs(self) -> bool:
@@ -286,29 +291,31 @@ class FeedbackGraph:
         (True, True)
         """
         base = None if costs is None else self._own_costs
-        return self._copy(_own_costs=make_costs(costs, self._action_positions, self._class_positions, base))
+        return self._copy(_own_costs=make_costs(costs, self.action_positions, self.class_positions, base))
 
     def _copy(self, **changes: Any) -> FeedbackGraph:
         """Return the same graph with other fields."""
         copy = object.__new__(FeedbackGraph)
-        copy._put(**{field.name: getattr(self, field.name) for field in fields(FeedbackGraph)} | changes)
+        copy.__setstate__(self.__dict__ | changes)
         return copy
 
     @cached_property
-    def _action_positions(self) -> Positions:
+    def action_positions(self) -> Positions:
+        """Where each action stands in :attr:`actions`."""
         return Positions(self.actions, "action")
 
     @cached_property
-    def _class_positions(self) -> Positions:
+    def class_positions(self) -> Positions:
+        """Where each class stands in :attr:`classes`."""
         return Positions(self.classes, "class")
 
     def action_index(self, action: Label) -> int:
         """Return the index of an action; the type counts, so True is not 1."""
-        return self._action_positions.find(action)
+        return self.action_positions.find(action)
 
     def class_index(self, name: Label) -> int:
         """Return the index of a class; the type counts, so True is not 1."""
-        return self._class_positions.find(name)
+        return self.class_positions.find(name)
 
     def reveals(self, action: Label) -> tuple[Label, ...]:
         """Return the classes that the action reveals.
@@ -348,9 +355,7 @@ class FeedbackGraph:
         >>> FeedbackGraph.bandit(["cat", "dog"]).with_class("fox") == FeedbackGraph.bandit(["cat", "dog", "fox"])
         True
         """
-        from gappletron.graphs.growth import add_class
-
-        return add_class(self, name, reveals, revealed_by, costs)
+        return _add_class(self, name, reveals, revealed_by, costs)
 
     def may_precede(self, later: FeedbackGraph) -> bool:
         """Whether the later graph can have come from this one by new classes and other edges: same extra actions."""
@@ -360,7 +365,7 @@ class FeedbackGraph:
     @cached_property
     def _value(self) -> tuple[object, ...]:
         costs = None if self._own_costs is None else self._own_costs.tobytes()
-        names = tuple(self._action_positions.places)
+        names = tuple(self.action_positions.places)
         return names, self.n_classes, self.visible.tobytes(), self.dominating_indices, costs
 
     def __eq__(self, other: object) -> bool:
@@ -371,8 +376,9 @@ class FeedbackGraph:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Unpickled arrays are writable, and cached arrays would come back as copies that no longer share memory.
-        kept = {key: value for key, value in state.items() if key in FeedbackGraph.__dataclass_fields__}
-        self._put(**{key: _freeze(value) if isinstance(value, np.ndarray) else value for key, value in kept.items()})
+        for key in FeedbackGraph.__dataclass_fields__.keys() & state:
+            value = state[key]
+            self.__dict__[key] = freeze(value) if isinstance(value, np.ndarray) else value
 
     def __repr__(self) -> str:
         return f"FeedbackGraph({quote(self.name)}: {self._summary})"
@@ -440,7 +446,7 @@ class FeedbackGraph:
         cls, classes: int | Iterable[Any], query: Label = "query", *, costs: Any = None
     ) -> FeedbackGraph:
         """Label efficient classification: predictions reveal nothing, the extra action `query` reveals the label."""
-        return _make_preset("label-efficient", classes, None, query, costs)
+        return cls.preset("label-efficient", classes, query=query, costs=costs)
 
     @classmethod
     def disease_prevention(cls, classes: int | Iterable[Any], *, costs: Any = None) -> FeedbackGraph:
@@ -453,14 +459,31 @@ class FeedbackGraph:
 
     @classmethod
     def preset(
-        cls, name: str, classes: int | Iterable[Any], revealing: Any = None, *, costs: Any = None
+        cls,
+        name: str,
+        classes: int | Iterable[Any],
+        revealing: Any = None,
+        *,
+        query: Label = "query",
+        costs: Any = None,
     ) -> FeedbackGraph:
-        """Return a preset by its name (see :attr:`PRESETS`)."""
-        if not isinstance(name, str) or name not in PRESETS:
+        """Return a preset by its name (see :attr:`PRESETS`).
+
+        A revealing class is found by its name, or by its text where that is unique.
+        """
+        if name not in cls.PRESETS:  # a tuple: what is not a text need not have a hash
             raise unknown(name, "graph", cls.PRESETS)
-        if revealing is not None and not PRESETS[name].by_class:
+        preset, names = PRESETS[name], check_classes(classes)
+        if revealing is not None and not preset.by_class:
             raise UserError(f"the {name} graph has no revealing class to choose: omit revealing, or use filtering")
-        return _make_preset(name, classes, revealing, "query", costs)
+        if (preset.n_classes or len(names)) != len(names):
+            raise UserError(
+                f"the {name} graph has {preset.n_classes} classes, but {len(names)} were given: use filtering for more"
+            )
+        visible = make_preset(preset, len(names))
+        if preset.by_class:
+            visible[[0] if revealing is None else _find_revealing(names, revealing)] = True
+        return cls(visible, names, (*names, query)[: len(visible)], name=name, costs=costs)
 
     # Conversions
 
@@ -481,7 +504,7 @@ class FeedbackGraph:
         """
         columns = check_classes(classes)
         rows = columns if actions is None else check_actions(columns, None, actions)
-        visible = _read_edges(edges, rows, columns)
+        visible = _read_edges(edges, Positions(rows, "action"), Positions(columns, "class"))
         return cls(visible, columns, rows, name=name, dominating_set=dominating_set, costs=costs)
 
     @classmethod
@@ -493,7 +516,7 @@ class FeedbackGraph:
         Nodes with the attribute `extra=True` are extra actions. An undirected edge counts in both directions, except
         that no edge leads to an extra action. Self-loops are not added.
         """
-        from gappletron.graphs.files import read_networkx
+        from gappletron.graphs.open import read_networkx
 
         return cls.from_edges(**read_networkx(graph), name=name, dominating_set=dominating_set, costs=costs)
 
@@ -504,7 +527,7 @@ class FeedbackGraph:
         `actions` may be left out when they are the classes; `name`, `dominating_set` (names of actions) and `costs`
         (``[[action, class, number], ...]``) may be added.
         """
-        from gappletron.graphs.files import read_graph
+        from gappletron.graphs.open import read_graph
 
         try:
             return cls.from_edges(**read_graph(path))
@@ -516,7 +539,7 @@ class FeedbackGraph:
 
         The edges are those that were given: the closure adds the others again.
         """
-        from gappletron.graphs.files import write_graph
+        from gappletron.graphs.open import write_graph
 
         write_graph(self, path)
 
@@ -542,40 +565,70 @@ class FeedbackGraph:
         return draw(self, path, ax)
 
 
-_EDGES = {
-    "nothing": lambda K: np.zeros((K, K), dtype=bool),
-    "itself": lambda K: np.eye(K, dtype=bool),
-    "others": lambda K: ~np.eye(K, dtype=bool),
-    "everything": lambda K: np.ones((K, K), dtype=bool),
-}
-"""What the actions of K classes reveal, by :attr:`gappletron.graphs.presets.Preset.action`."""
-
-
-def _make_preset(name: str, classes: Any, revealing: Any, query: Label, costs: Any) -> FeedbackGraph:
-    preset, names = PRESETS[name], check_classes(classes)
-    if preset.n_classes is not None and len(names) != preset.n_classes:
-        raise UserError(
-            f"{name.replace('-', ' ')} has exactly {preset.n_classes} classes, but {len(names)} were given: use "
-            "filtering for more"
-        )
-    visible = _EDGES[preset.action](len(names))
-    if preset.by_class:
-        visible[_find_revealing(names, revealing)] = True
-    if preset.query:
-        visible = np.vstack([visible, np.ones((1, len(names)), dtype=bool)])
-    return FeedbackGraph(visible, names, (*names, query) if preset.query else None, name=name, costs=costs)
+def _make_arrays(graph: FeedbackGraph) -> GraphArrays:
+    """Return the graph for compiled code."""
+    visible = graph.visible
+    return GraphArrays(
+        visible,
+        freeze(np.array(visible.T, dtype=np.bool_, order="C")),
+        freeze(np.asarray(visible.all(axis=1))),
+        freeze(np.array(graph.dominating_indices, dtype=np.int64)),
+        freeze(np.where(visible.sum(axis=0) == 1, visible.argmax(axis=0), -1).astype(np.int64)),
+        graph.costs if graph.has_costs else NO_COSTS,
+        graph.has_costs,
+    )
 
 
 def _find_revealing(classes: tuple[Label, ...], revealing: Any) -> list[int]:
-    """Return the positions of the classes that reveal, by default of the first."""
-    if revealing is None:
-        return [0]
+    """Return the positions of the classes that reveal: one, or a list of them."""
     several = isinstance(revealing, list | tuple | np.ndarray)
     chosen = check_labels(revealing if several else [revealing], "the revealing classes", "revealing class")
     if not chosen:
         raise UserError("a filtering graph needs a revealing class, but none was named: name at least one")
     positions = Positions(classes, "class")
-    return [positions.find(item) for item in chosen]
+    matched = [positions.match(item) for item in chosen]
+    return [positions.find(item) if place is None else place for item, place in zip(chosen, matched, strict=True)]
+
+
+def _read_edges(edges: Iterable[Any], rows: Positions, columns: Positions) -> NDArray[np.bool_]:
+    """Return the matrix of pairs (action, class) of names."""
+    check_size(len(rows.names), len(columns.names))
+    visible = np.zeros((len(rows.names), len(columns.names)), dtype=bool)
+    for place, edge in enumerate(check_list(edges, "edges"), start=1):
+        pair = edge.tolist() if isinstance(edge, np.ndarray) else edge
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise UserError(f"edge {place} is not a pair of names: give each edge as (action, class)")
+        visible[rows.find(pair[0], f"edge {place}"), columns.find(pair[1], f"edge {place}")] = True
+    return visible
+
+
+def _add_class(
+    graph: FeedbackGraph,
+    name: Label,
+    reveals: Iterable[Label] | None,
+    revealed_by: Iterable[Label] | None,
+    costs: Any,
+) -> FeedbackGraph:
+    """Return the graph with one more class: see :meth:`FeedbackGraph.with_class`."""
+    K, classes = graph.n_classes, (*graph.classes, check_label(name, "class"))
+    actions = (*classes, *graph.actions[K:])  # the extra actions stay last
+    rows, columns = Positions(actions, "action"), Positions(classes, "class")
+    if reveals is None and revealed_by is None:
+        edges = extend_preset(graph.given, graph.name)
+    else:
+        edges = insert_class(graph.given, False)
+        edges[K, [columns.find(item) for item in check_labels(reveals or (), "reveals", "class")]] = True
+        edges[[rows.find(item) for item in check_labels(revealed_by or (), "revealed_by", "action")], K] = True
+    kept = graph.dominating_set if graph.dominating_set_is_given else None
+    if kept is not None and not is_dominating(close_edges(edges), map(rows.find, kept)):
+        kept = None
+    title = "filtering" if graph.name == "apple-tasting" else graph.name  # apple tasting has two classes
+    grown = FeedbackGraph(edges, classes, actions, name=title, dominating_set=kept)
+    if graph.has_costs:
+        matrix = insert_class(graph.costs, 1.0)
+        matrix[K, K] = 0.0
+        grown = grown.with_costs(matrix)
+    return grown if costs is None else grown.with_costs(costs)
 
 
 def _add_notes(graph: FeedbackGraph, title: str) -> str:
@@ -585,62 +638,3 @@ def _add_notes(graph: FeedbackGraph, title: str) -> str:
         shown = listing(names, NAMES_IN_CAPTION, LETTERS_IN_CAPTION)
         parts.append(f"{shown} reveal{'s' if len(names) == 1 else ''}")
     return ", ".join([*parts, *(["with costs"] if graph.has_costs else [])])
-
-
-def _check_dominating_set(graph: FeedbackGraph, names: Iterable[Any]) -> tuple[int, ...]:
-    """Return the indices of actions that were chosen as the dominating set."""
-    chosen = check_labels(names, "the dominating set", "member of the dominating set")
-    members = tuple(sorted(map(graph.action_index, chosen)))
-    if not is_dominating(graph.visible, members):
-        out = [graph.classes[y] for y in np.flatnonzero(~graph.visible[list(members)].any(axis=0))]
-        raise UserError(
-            f"the dominating set [{listing(chosen)}] does not observe {listing(out)}: "
-            "add actions that do, or omit dominating_set"
-        )
-    return members
-
-
-def _read_edges(edges: Iterable[Any], actions: tuple[Label, ...], classes: tuple[Label, ...]) -> NDArray[np.bool_]:
-    """Return the matrix of pairs (action, class) of names."""
-    check_size(len(actions), len(classes))
-    rows, columns = Positions(actions, "action"), Positions(classes, "class")
-    visible = np.zeros((len(actions), len(classes)), dtype=bool)
-    for place, edge in enumerate(check_list(edges, "edges"), start=1):
-        pair = edge.tolist() if isinstance(edge, np.ndarray) else edge
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            raise UserError(f"edge {place} is not a pair of names: give each edge as (action, class)")
-        visible[rows.find(pair[0], f"edge {place}"), columns.find(pair[1], f"edge {place}")] = True
-    return visible
-
-
-def _check_matrix(visible: ArrayLike) -> NDArray[np.bool_]:
-    """Return a new matrix of booleans, with at least two classes and an action for each."""
-    try:
-        given = np.asarray(visible)
-    except ValueError:
-        raise UserError("the rows of the matrix differ in length: give each action one entry for every class") from None
-    if given.ndim != 2:
-        raise UserError(
-            f"the matrix must have 2 dimensions, not {given.ndim}: give one row per action, one column per class"
-        )
-    if given.dtype.kind not in "biuf" or not ((given == 0) | (given == 1)).all():
-        raise UserError("the matrix must hold only 0 and 1: write 1 where the action reveals the class")
-    n_actions, n_classes = given.shape
-    if n_actions < n_classes:
-        raise UserError(
-            f"the matrix has {n_actions} rows for {n_classes} classes: give one row for each class, "
-            "and more for extra actions"
-        )
-    return given.astype(np.bool_, order="C")
-
-
-def close_edges(given: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the matrix in which an action that reveals all classes but one reveals that one too."""
-    closed = given.copy()
-    closed[given.sum(axis=1) == given.shape[1] - 1] = True
-    return _freeze(closed)
-
-
-def _freeze(array: NDArray[Any]) -> NDArray[Any]:
-    array.setflags(write=False)
-    return array

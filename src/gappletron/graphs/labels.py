@@ -1,8 +1,8 @@
 """The names of classes and actions: checked, and found by name."""
 
-from __future__ import annotations
-
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,19 @@ class Positions:
                 raise unknown(plain, self.kind, self.names)
         return place
 
+    def match(self, name: Label) -> int | None:
+        """Return the position of a name, or of the only one with the same text, or None.
+
+        >>> Positions([1, 2, "2"], "class").match("1"), Positions([1, 2, "2"], "class").match("2")
+        (0, 2)
+        """
+        return self.places.get((type(name), name), self._by_text.get(str(name)))
+
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        counts = Counter(map(str, self.names))
+        return {str(name): place for place, name in enumerate(self.names) if counts[str(name)] == 1}
+
 
 def check_label(value: Any, name: str) -> Label:
     """Return a plain label that fits in a file."""
@@ -68,10 +81,7 @@ def check_classes(classes: int | Iterable[Any]) -> tuple[Label, ...]:
     names = check_labels(classes, "classes", "class")
     check_size(len(names), len(names))
     if len(names) < 2:
-        raise UserError(
-            f"a graph needs at least 2 classes, but {len(names)} {'was' if len(names) == 1 else 'were'} given: "
-            "name two or more"
-        )
+        raise UserError(f"a graph needs at least 2 classes, not {len(names)}: name two or more")
     return names
 
 

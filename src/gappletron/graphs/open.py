@@ -1,21 +1,29 @@
-"""Graphs by name, and where the classes of a stream are in a graph."""
+"""Graphs from texts, JSON files and networkx, and where the classes of a stream are in a graph.
 
-from __future__ import annotations
+A file is ``{"classes": [...], "actions": [...], "edges": [[action, class], ...]}``. Costs are written as
+``"costs": [[action, class, number], ...]``, those alone that are not 0 or 1 as by default.
+"""
 
+import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, label
+from gappletron.base.checks import Label
 from gappletron.base.errors import UserError
-from gappletron.base.text import check_settings, listing, split_settings, unknown
+from gappletron.base.files import replacing
+from gappletron.base.text import check_settings, listing, quote, shorten, split_settings, unknown
+from gappletron.graphs.costs import list_changed
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.graphs.labels import check_classes
+from gappletron.graphs.labels import Positions, check_classes, check_list
 from gappletron.graphs.presets import PRESETS
+
+EVERY_CLASS = "*"
+FILE_KEYS = ("classes", "actions", "edges", "name", "dominating_set", "costs")
 
 
 def open_graph(
@@ -60,10 +68,6 @@ def open_graph(
             f"the {name} graph needs the class that reveals, because the order of the classes {listing(names)} was "
             f"derived from the data: name it, for example '{name}:revealing={names[0]}'"
         )
-    if isinstance(chosen, list | tuple | np.ndarray):
-        chosen = [_match_class(item, names) for item in chosen]
-    elif chosen is not None:
-        chosen = _match_class(chosen, names)
     return FeedbackGraph.preset(name, names, chosen)
 
 
@@ -75,7 +79,7 @@ def match_classes(stream_classes: Sequence[Label], graph: FeedbackGraph) -> NDAr
     >>> match_classes([0, 1, 2], FeedbackGraph.bandit(["2", "0", "1"]))
     array([1, 2, 0])
     """
-    found = _match(stream_classes, graph.classes)
+    found = [graph.class_positions.match(name) for name in stream_classes]
     for name, place in zip(stream_classes, found, strict=True):
         if place is None:
             raise UserError(
@@ -96,21 +100,113 @@ def find_new_classes(stream_classes: Sequence[Label], graph: FeedbackGraph) -> l
     >>> find_new_classes(["0", "2"], FeedbackGraph.bandit([0, 1]))
     ['2']
     """
-    found = _match(stream_classes, graph.classes)
-    return [name for name, place in zip(stream_classes, found, strict=True) if place is None]
+    return [name for name in stream_classes if graph.class_positions.match(name) is None]
 
 
-def _match_class(name: Any, classes: tuple[Label, ...]) -> Label:
-    plain = label(name, "revealing class")
-    (place,) = _match([plain], classes)
-    if place is None:
-        raise unknown(plain, "class", classes)
-    return classes[place]
+def read_costs(text: str, actions: Sequence[Label], classes: Sequence[Label]) -> list[tuple[Label, Label, float]]:
+    """Return the costs of a text ``ACTION,CLASS=NUMBER``, as (action, class, number); ``*`` for every class.
+
+    The class is what follows the last comma, so an action may have commas in its name; equals signs may be in both.
+
+    >>> read_costs("spam,ham=10", ["ham", "spam"], ["ham", "spam"])
+    [('spam', 'ham', 10.0)]
+    >>> read_costs("query,*=0.1", [0, 1, "query"], [0, 1])
+    [('query', 0, 0.1), ('query', 1, 0.1)]
+    """
+    names, equals, value = text.rpartition("=")
+    action, comma, name = names.rpartition(",")
+    if not equals or not comma:
+        raise UserError(f"expected ACTION,CLASS=NUMBER, not {quote(text)}: write for example spam,ham=10")
+    try:
+        cost = float(value)
+    except ValueError:
+        raise UserError(f"{quote(value)} in {quote(text)} is not a number: write for example spam,ham=10") from None
+    if name.strip() == EVERY_CLASS and {name, EVERY_CLASS}.isdisjoint(classes):
+        seen = classes
+    else:
+        seen = [_match(name, classes, "class", text)]
+    return [(_match(action, actions, "action", text), each, cost) for each in seen]
 
 
-def _match(names: Iterable[Label], classes: Sequence[Label]) -> list[int | None]:
-    """Return for each name the position of the class of that type and value, else of the only class of that text."""
-    exact = {(type(name), name): place for place, name in enumerate(classes)}
-    texts = Counter(map(str, classes))
-    by_text = {str(name): place for place, name in enumerate(classes) if texts[str(name)] == 1}
-    return [exact.get((type(name), name), by_text.get(str(name))) for name in names]
+def _match(name: str, names: Sequence[Label], kind: str, text: str) -> Label:
+    """Return which of the names a part of a text means, with or without the spaces around it."""
+    positions = Positions(names, kind)
+    for spelling in (name, name.strip()):
+        place = positions.match(spelling)
+        if place is not None:
+            return names[place]
+    raise UserError(f"{quote(text)}: {unknown(name.strip(), kind, names)}")
+
+
+def read_networkx(graph: Any) -> dict[str, Any]:
+    """Return the arguments of :meth:`FeedbackGraph.from_edges` that a networkx graph holds.
+
+    >>> import networkx
+    >>> FeedbackGraph.from_edges(**read_networkx(networkx.path_graph(["a", "b", "c"]))).reveals("a")
+    ('b',)
+    """
+    try:
+        import networkx
+    except ImportError:
+        raise UserError("networkx is not installed: pip install networkx") from None
+    if not isinstance(graph, networkx.Graph):
+        raise UserError(f"expected a networkx graph, not a {type(graph).__name__}: give a Graph or a DiGraph")
+    extra = {node for node, data in graph.nodes(data=True) if data.get("extra") is True}
+    classes = [node for node in graph if node not in extra]
+    edges = list(graph.edges())
+    if not graph.is_directed():
+        edges = [pair for u, v in edges for pair in ((u, v), (v, u)) if pair[1] not in extra]
+    for _, head in edges:
+        if head in extra:
+            raise UserError(f"an edge goes into the extra action {head!r}, whose loss is known: remove that edge")
+    return {"classes": classes, "edges": edges, "actions": [*classes, *(node for node in graph if node in extra)]}
+
+
+def write_graph(graph: FeedbackGraph, path: str | os.PathLike[str]) -> None:
+    """Write the file of a graph. The edges are those that were given: the closure adds the others again."""
+    parts: dict[str, Any] = {"name": graph.name, "classes": graph.classes}
+    if graph.n_actions > graph.n_classes:
+        parts["actions"] = graph.actions
+    if graph.dominating_set_is_given:
+        parts["dominating_set"] = graph.dominating_set
+    lines = {key: json.dumps(value) for key, value in parts.items()}
+    lines["edges"] = _write_rows([graph.actions[i], graph.classes[y]] for i, y in np.argwhere(graph.given))
+    if graph.has_costs:
+        changed = list_changed(graph.costs, graph.actions, graph.classes)
+        lines["costs"] = _write_rows([i, y, int(cost) if cost.is_integer() else cost] for i, y, cost in changed)
+    document = "{\n" + ",\n".join(f'  "{key}": {text}' for key, text in lines.items()) + "\n}\n"
+    with replacing(path) as file:
+        file.write(document.encode())
+
+
+def _write_rows(rows: Iterable[list[Any]]) -> str:
+    return "[\n    " + ",\n    ".join(map(json.dumps, rows)) + "\n  ]"
+
+
+def read_graph(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the arguments of :meth:`FeedbackGraph.from_edges` that a file holds; the names in it are checked there."""
+    document = _read_json(path)
+    if not isinstance(document, dict):
+        raise UserError('it holds no object: write an object with "classes" and "edges"')
+    for key, value in document.items():
+        if key not in FILE_KEYS:
+            raise unknown(shorten(key), "key", FILE_KEYS)
+        if key != "name":
+            check_list(value, f'"{key}"')
+    for key in ("classes", "edges"):
+        if key not in document:
+            raise UserError(f'"{key}" is missing: a graph needs "classes" and "edges"')
+    if "costs" in document:
+        document["costs"] = [tuple(cost) if isinstance(cost, list) else (cost,) for cost in document["costs"]]
+    return {"name": Path(path).stem, **document}
+
+
+def _read_json(path: str | os.PathLike[str]) -> object:
+    try:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise UserError(f"it cannot be read ({getattr(error, 'strerror', error)}): name a readable file") from None
+    try:
+        return json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"it is not JSON ({error}): correct it") from None

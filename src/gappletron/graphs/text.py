@@ -1,13 +1,12 @@
 """A feedback graph as text: a description, and the matrix."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 
 from gappletron.base.text import listing, make_printable, shorten
 from gappletron.graphs.costs import list_changed
+from gappletron.graphs.edges import find_strongly_observed
 from gappletron.graphs.graph import LETTERS_IN_CAPTION, FeedbackGraph
 
 MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
@@ -16,35 +15,47 @@ COSTS_SHOWN = 12
 
 def describe(graph: FeedbackGraph) -> str:
     """Return the text of :meth:`FeedbackGraph.describe`."""
-    extra = graph.n_actions - graph.n_classes
+    K, extra = graph.n_classes, graph.actions[graph.n_classes :]
     lines = [
-        f"Feedback graph {shorten(repr(graph.name), 80)}: "
-        f"{graph.n_classes} classes, {graph.n_actions} actions"
-        + (f" ({extra} of them extra: {listing(graph.actions[graph.n_classes :])})" if extra else "")
-        + f", {graph.n_edges} edge{'s' if graph.n_edges > 1 else ''}.",
+        f"Feedback graph {shorten(repr(graph.name), 80)}: {K} classes, {graph.n_actions} actions"
+        + (f" ({len(extra)} of them extra: {listing(extra)})" if extra else "")
+        + f", {graph.n_edges} edges.",
         "",
         "What each action reveals",
         *_describe_actions(graph),
+        "",
     ]
     if graph.completed:
-        lines += ["", *_describe_closure(graph)]
-    lines += [
-        "",
-        *_describe_observability(graph),
-        "",
-        f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, " + f"{_describe_size(graph)}).",
-    ]
+        added = [(graph.actions[i], graph.classes[y]) for i, y in graph.completed]
+        lines += [
+            f"Added edges, from action to class: {listing(added, 6, 2 * LETTERS_IN_CAPTION)}.",
+            "  An action that reveals all classes but one also reveals that one: a label that is none of the others is "
+            "it.",
+            "",
+        ]
+    hidden = [graph.classes[y] for y in np.flatnonzero(~find_strongly_observed(graph.visible))]
+    if hidden:
+        lines += [
+            f"Observability: weak. Neither its own action nor every other action reveals {listing(hidden)},",
+            "  so learning such a class requires playing actions that look worse.",
+        ]
+    else:
+        lines.append("Observability: strong. Every class is revealed by its own action or by every other action.")
+    size = "minimum"
+    if graph.rho > graph.least_rho:
+        how = "given" if graph.dominating_set_is_given else "greedy"
+        size = f"{how}, at most {graph.rho / graph.least_rho:.3g} times the minimum"
+    lines += ["", f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, {size})."]
     if graph.is_full_information:
         lines.append(
             "  It is not used: every prediction reveals the label, so no exploration is needed, and the\n"
             "  surrogate regret does not grow with the number of rounds."
         )
     else:
-        product = graph.rho * graph.n_classes
         lines.append(
             "  Exploration plays one of these actions; together they reveal every class. The surrogate regret is\n"
-            f"  of order sqrt(rho K T) = sqrt({product} T): about {math.sqrt(product * 1e5):,.0f} mistakes over "
-            "T = 100,000 rounds, up to constants."
+            f"  of order sqrt(rho K T) = sqrt({graph.rho * K} T): about {math.sqrt(graph.rho * K * 1e5):,.0f} mistakes "
+            "over T = 100,000 rounds, up to constants."
         )
     if graph.has_costs:
         lines += ["", *_describe_costs(graph)]
@@ -52,7 +63,7 @@ def describe(graph: FeedbackGraph) -> str:
 
 
 def _describe_costs(graph: FeedbackGraph) -> list[str]:
-    """The costs that are not 0 or 1 as by default; one line for an action that costs the same at every label."""
+    """List the costs that are not 0 or 1 as by default; one line for an action that costs the same at every label."""
     same = {action for i, action in enumerate(graph.actions) if (graph.costs[i] == graph.costs[i, 0]).all()}
     lines: dict[str, None] = {}
     for action, seen, cost in list_changed(graph.costs, graph.actions, graph.classes):
@@ -66,14 +77,6 @@ def _describe_costs(graph: FeedbackGraph) -> list[str]:
     ]
 
 
-def _describe_size(graph: FeedbackGraph) -> str:
-    """How large the dominating set is in comparison with the smallest."""
-    if graph.rho == graph.least_rho:
-        return "minimum"
-    how = "given" if graph.dominating_set_is_given else "greedy"
-    return f"{how}, at most {graph.rho / graph.least_rho:.3g} times the minimum"
-
-
 def _describe_actions(graph: FeedbackGraph) -> list[str]:
     counts = graph.visible.sum(axis=1)
     everything, nothing, itself = counts == graph.n_classes, counts == 0, counts == 1
@@ -85,29 +88,6 @@ def _describe_actions(graph: FeedbackGraph) -> list[str]:
         f"  {kind}: {listing(graph.actions[i] for i in np.flatnonzero(members))}"
         for kind, members in kinds.items()
         if members.any()
-    ]
-
-
-def _describe_observability(graph: FeedbackGraph) -> list[str]:
-    if graph.observability == "strong":
-        return ["Observability: strong. Every class is revealed by its own action or by every other action."]
-    hidden = [graph.classes[y] for y in np.flatnonzero(~graph.strongly_observed())]
-    return [
-        f"Observability: weak. Neither its own action nor every other action reveals {listing(hidden)},",
-        "  so learning such a class requires playing actions that look worse.",
-    ]
-
-
-def _describe_closure(graph: FeedbackGraph) -> list[str]:
-    pairs = [
-        " -> ".join(shorten(repr(name), LETTERS_IN_CAPTION) for name in (graph.actions[i], graph.classes[y]))
-        for i, y in graph.completed[:6]
-    ]
-    more = len(graph.completed) - 6
-    shown = ", ".join(pairs) + (f" and {more} more" if more > 0 else "")
-    return [
-        f"Added edge{'s' if len(pairs) > 1 else ''}: {shown}.",
-        "  An action that reveals all classes but one also reveals that one: a label that is none of the others is it.",
     ]
 
 

@@ -3,35 +3,39 @@
 Three of Numba's habits are answered here, each with a test in ``tests/kernel/test_pieces.py``:
 
 * Its fingerprint of a named tuple is the name and the fields, not the class. :func:`specialise` therefore keeps one
-  dispatcher for each nested tuple of *classes*, by identity, so a class redefined in a notebook takes effect.
-* Its on-disk cache does not notice an edit in a callee's file, and crashes when a class was renamed. The cache files of
-  the package carry a hash of all its sources, and of the classes they were compiled for.
+  dispatcher for each list of *classes*, by identity, so a class redefined in a notebook takes effect.
+* Its on-disk cache does not notice an edit in a callee's file, and crashes when a class was renamed or a byte is wrong,
+  since it unpickles and runs what the files hold. Here the names of the files carry a hash of the package's sources and
+  of the classes they were compiled for, and every file begins with a checksum. A file whose checksum is wrong counts as
+  absent: the code is compiled again, and the file is replaced.
 * A piece from outside the package has sources that nobody hashes, so code that contains one is never cached on disk.
 """
-
-from __future__ import annotations
 
 import contextlib
 import functools
 import hashlib
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-from numba.core.caching import NullCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.errors import NumbaError
 
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
-from gappletron.kernel.code_cache import PACKAGE, make_cache
 from gappletron.kernel.inlined import OPTIONS, EntryCompiler
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
+PACKAGE = Path(__file__).parent.parent
+DIGEST_BYTES = 32
+
+# The packages whose functions any compiled loop may contain: an edit elsewhere leaves their machine code valid.
 COMPILED = ("kernel", "graphs", "data", "learners", "play")
-"""The packages whose functions any compiled loop may contain: an edit elsewhere leaves their machine code valid."""
 
 _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
 
@@ -81,42 +85,43 @@ def specialise(function: F, *arguments: Any) -> F:
     """
     if is_interpreted():
         return function
-    return _specialised(function, tuple(map(_classes, arguments)))
+    return _specialised(function, list_classes(arguments))
 
 
+# What Python calls of compiled code. None may return a named tuple: Numba makes one by unpickling its class, which
+# crashes the process if a signal handler has raised in the meantime.
 entry_points: list[Any] = []
-"""What Python calls of compiled code. None may return a named tuple: Numba makes one by unpickling its class, which
-crashes the process if a signal handler has raised in the meantime."""
 
 
 @functools.cache
-def _specialised(function: Callable[..., Any], classes: tuple[Any, ...]) -> Any:
+def _specialised(function: Callable[..., Any], classes: tuple[type, ...]) -> Any:
     dispatcher = numba.njit(nogil=True, pipeline_class=EntryCompiler, **OPTIONS)(function)
     entry_points.append(dispatcher)
-    found = list(_flatten(classes))
-    if all(map(_is_ours, found)):
-        names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in found])
-        modules = [item.__module__ for item in (function, *found) if item is not tuple and _is_ours(item)]
+    if all(map(_is_ours, classes)):
+        names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in classes])
+        modules = [item.__module__ for item in (function, *classes) if item is not tuple and _is_ours(item)]
         others = {module.split(".")[1] for module in modules}.difference(COMPILED)
         if others:
             names += source_hash(*sorted(others))
         code = hashlib.sha256(names.encode()).hexdigest()[:10]
-        dispatcher._cache = make_cache(function, code, source_hash(*COMPILED))
+        with contextlib.suppress(RuntimeError):  # no place on this machine where a cache could be written
+            dispatcher._cache = CheckedCache(function, code, source_hash(*COMPILED))
     return dispatcher
 
 
-def _classes(value: Any) -> tuple[Any, ...]:
-    """Return the nested tuple of the tuple classes in a value."""
+def list_classes(value: Any) -> tuple[type, ...]:
+    """Return the classes of a tuple, such as a piece, and of the tuples in it; none for other values.
+
+    >>> from gappletron import AdaGrad, Gappletron
+    >>> [cls.__name__ for cls in list_classes(Gappletron(optimizer=AdaGrad()))]
+    ['Gappletron', 'SmoothHinge', 'AdaGrad', 'TopUp']
+    >>> list_classes("auto")
+    ()
+    """
     value = getattr(value, "_packed_arguments", value)
-    return (type(value), *map(_classes, value)) if isinstance(value, tuple) else ()
-
-
-def _flatten(classes: tuple[Any, ...]) -> Iterator[type]:
-    for item in classes:
-        if isinstance(item, tuple):
-            yield from _flatten(item)
-        else:
-            yield item
+    if not isinstance(value, tuple):
+        return ()
+    return (type(value), *(cls for part in value for cls in list_classes(part)))
 
 
 def _is_ours(item: Any) -> bool:
@@ -130,20 +135,30 @@ def prepare(function: F, *arguments: Any) -> F:
     """
     kernel = specialise(function, *arguments)
     if kernel is not function:
-        try:
-            with held_back():
-                kernel.compile(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined]
-        except (NumbaError, NotImplementedError) as error:
-            outside = sorted({cls.__name__ for cls in _flatten(_classes(arguments)) if not _is_ours(cls)})
-            if not outside:
-                raise
-            raise UserError(
-                f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to debug it as "
-                "plain Python, and use only numbers, math, loops over the arrays given and functions marked "
-                "gappletron.helper (new arrays belong into the state). Numba said: "
-                f"{find_cause(str(error))}"
-            ) from error
+        _compile(kernel, arguments)
     return kernel
+
+
+def _compile(kernel: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Compile a dispatcher, or load its code from the cache; return the types of the arguments.
+
+    To find the types takes most of the time where the code is there already.
+    """
+    types = tuple(map(numba.typeof, arguments))
+    try:
+        with held_back():
+            kernel.compile(types)
+    except (NumbaError, NotImplementedError) as error:
+        outside = sorted({cls.__name__ for cls in list_classes(arguments) if not _is_ours(cls)})
+        if not outside:
+            raise
+        raise UserError(
+            f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to debug it as "
+            "plain Python, and use only numbers, math, loops over the arrays given and functions marked "
+            "gappletron.helper (new arrays belong into the state). Numba said: "
+            f"{find_cause(str(error))}"
+        ) from error
+    return types
 
 
 def entry(function: F, *arguments: Any) -> F:
@@ -152,10 +167,8 @@ def entry(function: F, *arguments: Any) -> F:
     For one round at a time: the look costs ten times the round. Later calls must give arguments of exactly the same
     types.
     """
-    kernel = prepare(function, *arguments)
-    if kernel is function:
-        return function
-    return kernel.get_overload(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined, no-any-return, unused-ignore]
+    kernel: Any = specialise(function, *arguments)
+    return function if kernel is function else kernel.get_overload(_compile(kernel, arguments))
 
 
 def same_types(first: Any, second: Any) -> bool:
@@ -189,3 +202,67 @@ def find_cause(message: str) -> str:
     places = [place for place in re.findall(r'File "([^"]+)", line (\d+)', text) if "gappletron/" not in place[0]]
     reason = reasons[-1].strip() if reasons else text.strip().splitlines()[0]
     return f"{reason} ({places[-1][0]}, line {places[-1][1]})" if places else reason
+
+
+# ------------------------------------------------------------------------------------------------ machine code on disk
+
+
+class CheckedCache(FunctionCache):
+    """Numba's cache over :class:`CheckedFiles`. A cache that cannot be written does not stop the program."""
+
+    def __init__(self, function: Callable[..., Any], classes: str, sources: str) -> None:
+        super().__init__(function)
+        self._sources = sources
+        name = f"{self._impl.filename_base}-{classes}-{sources}"
+        self._cache_file = CheckedFiles(self._cache_path, name, self._impl.locator.get_source_stamp())
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
+            remove_older(Path(self._cache_path), self._sources)
+
+
+class CheckedFiles(IndexDataCacheFile):
+    """The files of one function, one for each signature. Each is a checksum and a pickle.
+
+    The checksum covers the file's name and the versions, so files cannot stand in for each other.
+    """
+
+    def load(self, key: Any) -> Any:
+        """Return the code for a signature; None where it is missing or damaged."""
+        path = self._path(key)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        digest, pickled = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+        return pickle.loads(pickled) if digest == self._digest(path.name, pickled) else None
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write the code for a signature."""
+        path, pickled = self._path(key), self._dump(data)
+        with self._open_for_write(path) as file:
+            file.write(self._digest(path.name, pickled) + pickled)
+
+    def _path(self, key: Any) -> Path:
+        signature = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+        return Path(self._index_path).with_suffix(f".{signature}.nbc")
+
+    def _digest(self, name: str, pickled: bytes) -> bytes:
+        versions = repr((numba.__version__, self._source_stamp, name)).encode()
+        return hashlib.blake2b(versions + b"\0" + pickled, digest_size=DIGEST_BYTES).digest()
+
+
+CODE_FILE = re.compile(r".+\.py\d+\w*-[0-9a-f]{10}-([0-9a-f]{16})\.[0-9a-f]{16}\.nbc(\.tmp\.[0-9a-f]+)?")
+
+
+@functools.cache  # once per process and folder
+def remove_older(folder: Path, sources: str) -> None:
+    """Remove the files of other sources: no process that starts from now on can use them.
+
+    A process that still runs with older sources finds its files missing and compiles again.
+    """
+    for path in folder.iterdir():
+        found = CODE_FILE.fullmatch(path.name)
+        if found and found[1] != sources:
+            path.unlink(missing_ok=True)

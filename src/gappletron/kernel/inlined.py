@@ -7,8 +7,6 @@ loop takes about 0.6 of the time, and the loop is as fast.
 Both compilers here are Numba's own but for the last steps (its documentation calls this customizing the compiler).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from numba import _dynfunc
@@ -18,8 +16,8 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.typed_passes import NativeLowering
 
+# The beginning of the name of a global variable that holds a function's Python objects, such as texts to print.
 ENVIRONMENT = "_ZN08NumbaEnv"
-"""The beginning of the name of a global variable that holds a function's Python objects, such as texts to print."""
 
 
 class InlinedLibrary(JITCodeLibrary):
@@ -92,5 +90,5 @@ class EntryCompiler(InlinedCompiler):
 
 
 OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}
+# Numba's options for functions that only compiled code calls.
 INNER = {**OPTIONS, "no_cfunc_wrapper": True, "pipeline_class": InlinedCompiler}
-"""Numba's options for functions that only compiled code calls."""

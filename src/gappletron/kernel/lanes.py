@@ -9,20 +9,18 @@ Each lane does the same multiplications and additions in the same order as the p
 the results are the same bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+# Doubles per vector of LLVM's code: the width of AVX2. Narrower machines split a vector, wider ones lose little.
 VECTOR = 4
-"""Doubles per vector of LLVM's code: the width of AVX2. Narrower machines split a vector, wider ones lose little."""
 
+# The largest padded width with code of its own. At most 16 vectors: more would not fit in the registers.
 WIDEST = 64
-"""The largest padded width with code of its own. At most 16 vectors: more would not fit in the registers."""
 
 
 def padded_width(classes: int) -> int:
@@ -37,17 +35,13 @@ def padded_width(classes: int) -> int:
 
 # ------------------------------------------------------------------------------------------------------ LLVM's code
 
-DOUBLE, WORD = ir.DoubleType(), ir.IntType(64)
+DOUBLE, WORD, INT = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 LANE = ir.VectorType(DOUBLE, VECTOR)
-
-
-def _word(number: int) -> Any:
-    return ir.Constant(WORD, number)
 
 
 def _pointers(builder: Any, base: Any, width: int) -> list[Any]:
     """Pointers to the vectors of a padded row that starts at `base`."""
-    return [builder.bitcast(builder.gep(base, [_word(place)]), LANE.as_pointer()) for place in range(0, width, VECTOR)]
+    return [builder.bitcast(builder.gep(base, [WORD(place)]), LANE.as_pointer()) for place in range(0, width, VECTOR)]
 
 
 def _load(builder: Any, base: Any, width: int) -> list[Any]:
@@ -61,14 +55,10 @@ def _store(builder: Any, vectors: Sequence[Any], base: Any, width: int) -> None:
 
 def _splat(builder: Any, number: Any) -> Any:
     """A vector with the same number in every lane."""
-    undefined = ir.Constant(ir.VectorType(number.type, VECTOR), ir.Undefined)
-    first = builder.insert_element(undefined, number, _lane(0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR)
+    undefined = ir.VectorType(number.type, VECTOR)(ir.Undefined)
+    first = builder.insert_element(undefined, number, INT(0))
+    zeros = ir.VectorType(INT, VECTOR)([0] * VECTOR)
     return builder.shuffle_vector(first, undefined, zeros)
-
-
-def _lane(number: int) -> Any:
-    return ir.Constant(ir.IntType(32), number)
 
 
 def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -79,29 +69,15 @@ def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 def _over_entries(
     builder: Any, start: Any, stop: Any, carried: Sequence[Any], body: Callable[[Any, Sequence[Any]], Sequence[Any]]
 ) -> Sequence[Any]:
-    """A loop ``for p in range(start, stop)`` that carries vectors from one pass to the next; the last ones."""
-    before = builder.basic_block
-    head = builder.append_basic_block("entries")
-    inside = builder.append_basic_block("entry")
-    after = builder.append_basic_block("entries.end")
-    builder.branch(head)
-    builder.position_at_end(head)
-    p = builder.phi(WORD)
-    p.add_incoming(start, before)
-    held = []
-    for value in carried:
-        phi = builder.phi(value.type)
-        phi.add_incoming(value, before)
-        held.append(phi)
-    builder.cbranch(builder.icmp_signed("<", p, stop), inside, after)
-    builder.position_at_end(inside)
-    changed = body(p, held)
-    p.add_incoming(builder.add(p, _word(1)), builder.basic_block)
-    for phi, value in zip(held, changed, strict=True):
-        phi.add_incoming(value, builder.basic_block)
-    builder.branch(head)
-    builder.position_at_end(after)
-    return held
+    """A loop ``for p in range(start, stop)`` that carries vectors from one pass to the next; the last ones.
+
+    The slots on the stack become registers when LLVM optimises the caller.
+    """
+    slots = [cgutils.alloca_once_value(builder, value) for value in carried]
+    with cgutils.for_range(builder, stop, start, WORD) as loop:
+        for slot, value in zip(slots, body(loop.index, [builder.load(slot) for slot in slots]), strict=True):
+            builder.store(value, slot)
+    return [builder.load(slot) for slot in slots]
 
 
 def width_of(x: Any) -> int:
@@ -127,7 +103,7 @@ class _Entries:
     def row(self, weights: Any, p: Any) -> Any:
         """Return the address of the row of W that belongs to entry p."""
         feature = self.builder.sext(self.builder.load(self.builder.gep(self.indices, [p])), WORD)
-        return self.builder.gep(weights, [self.builder.mul(feature, _word(self.width))])
+        return self.builder.gep(weights, [self.builder.mul(feature, WORD(self.width))])
 
     def loop(self, carried: Sequence[Any], body: Callable[[Any, Sequence[Any]], Sequence[Any]]) -> Sequence[Any]:
         """Make a loop over the entries."""
@@ -147,7 +123,7 @@ def multiply_rows(typing_context: Any, weights: Any, x: Any, out: Any) -> Any:
             value = _splat(builder, entries.value(p))
             return [builder.fadd(total, builder.fmul(value, part)) for total, part in zip(totals, row, strict=True)]
 
-        zeros = [ir.Constant(LANE, [0.0] * VECTOR)] * (entries.width // VECTOR)
+        zeros = [LANE([0.0] * VECTOR)] * (entries.width // VECTOR)
         _store(builder, entries.loop(zeros, add), sums, entries.width)
         return context.get_dummy_value()
 
@@ -216,26 +192,22 @@ def divide_rows(typing_context: Any, arrays: Any, x: Any, direction: Any, bend: 
         bend, push = (_splat(builder, arguments[place]) for place in (3, 4))
 
         def divide(p: Any, change: Sequence[Any]) -> Sequence[Any]:
-            bases = [entries.row(data, p) for data in state]
-            old, sums, precisions = (_load(builder, base, entries.width) for base in bases)
-            value = _splat(builder, entries.value(p))
-            g = [builder.fmul(value, d) for d in directions]
-            sums = [builder.fadd(b, builder.fmul(push, part)) for b, part in zip(sums, g, strict=True)]
-            precisions = [
-                builder.fadd(a, builder.fmul(builder.fmul(bend, part), part))
-                for a, part in zip(precisions, g, strict=True)
-            ]
-            new = [builder.fdiv(builder.fneg(b), a) for b, a in zip(sums, precisions, strict=True)]
-            for base, vectors in zip(bases, (new, sums, precisions), strict=True):
-                _store(builder, vectors, base, entries.width)
-            total = change[0]
-            for v, w in zip(new, old, strict=True):
-                term = builder.fmul(builder.fsub(v, w), builder.fadd(v, w))
+            value, total = _splat(builder, entries.value(p)), change[0]
+            rows = (_pointers(builder, entries.row(data, p), entries.width) for data in state)
+            for d, *places in zip(directions, *rows, strict=True):
+                old, b, a = (builder.load(place, align=8) for place in places)
+                g = builder.fmul(value, d)
+                b = builder.fadd(b, builder.fmul(push, g))
+                a = builder.fadd(a, builder.fmul(builder.fmul(bend, g), g))
+                new = builder.fdiv(builder.fneg(b), a)
+                for vector, place in zip((new, b, a), places, strict=True):
+                    builder.store(vector, place, align=8)
+                term = builder.fmul(builder.fsub(new, old), builder.fadd(new, old))
                 for lane in range(VECTOR):
-                    total = builder.fadd(total, builder.extract_element(term, _lane(lane)))
+                    total = builder.fadd(total, builder.extract_element(term, INT(lane)))
             return [total]
 
-        return entries.loop([ir.Constant(DOUBLE, 0.0)], divide)[0]
+        return entries.loop([DOUBLE(0.0)], divide)[0]
 
     return types.float64(arrays, x, direction, types.float64, types.float64), code
 
@@ -246,12 +218,12 @@ def nonzero_lanes(typing_context: Any, vector: Any, x: Any) -> Any:
     width = width_of(x)
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = _word(0)
-        zeros = ir.Constant(LANE, [0.0] * VECTOR)
+        word = WORD(0)
+        zeros = LANE([0.0] * VECTOR)
         loaded = _load(builder, _data(context, builder, signature.args[0], arguments[0]), width)
         for place, part in enumerate(loaded):
             bits = builder.bitcast(builder.fcmp_unordered("!=", part, zeros), ir.IntType(VECTOR))
-            word = builder.or_(word, builder.shl(builder.zext(bits, WORD), _word(place * VECTOR)))
+            word = builder.or_(word, builder.shl(builder.zext(bits, WORD), WORD(place * VECTOR)))
         return word
 
     return types.uint64(vector, x), code
@@ -262,7 +234,7 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
     """The position of the lowest bit that is set."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
 
     return types.int64(types.uint64), code
 
@@ -282,7 +254,7 @@ def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         size = builder.extract_value(array.shape, 0)
-        lanes = ir.Constant(INDICES, list(range(VECTOR)))
+        lanes = INDICES(list(range(VECTOR)))
         left_out = _splat(builder, arguments[1])
 
         def compared(found: Any, places: Any, allowed: Any, best: Sequence[Any]) -> Sequence[Any]:
@@ -290,37 +262,37 @@ def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
             return [builder.select(better, found, best[0]), builder.select(better, places, best[1])]
 
         def whole_block(block: Any, best: Sequence[Any]) -> Sequence[Any]:
-            start = builder.shl(block, _word(SHIFT))
+            start = builder.shl(block, WORD(SHIFT))
             places = builder.add(_splat(builder, start), lanes)
             pointer = builder.bitcast(builder.gep(array.data, [start]), LANE.as_pointer())
             allowed = builder.icmp_signed("!=", places, left_out)
             return compared(builder.load(pointer, align=8), places, allowed, best)
 
-        blocks = builder.lshr(size, _word(SHIFT))
-        lowest = ir.Constant(LANE, [float("-inf")] * VECTOR)
-        best = _over_entries(builder, _word(0), blocks, [lowest, lanes], whole_block)
+        blocks = builder.lshr(size, WORD(SHIFT))
+        lowest = LANE([float("-inf")] * VECTOR)
+        best = _over_entries(builder, WORD(0), blocks, [lowest, lanes], whole_block)
 
         # The last, incomplete block: what is behind the end of the vector is not touched.
-        start, last = builder.shl(blocks, _word(SHIFT)), builder.sub(size, _word(1))
+        start, last = builder.shl(blocks, WORD(SHIFT)), builder.sub(size, WORD(1))
         places = builder.add(_splat(builder, start), lanes)
-        found = ir.Constant(LANE, ir.Undefined)
+        found = LANE(ir.Undefined)
         for lane in range(VECTOR - 1):
-            place = builder.add(start, _word(lane))
+            place = builder.add(start, WORD(lane))
             place = builder.select(builder.icmp_signed("<", place, last), place, last)
-            found = builder.insert_element(found, builder.load(builder.gep(array.data, [place])), _lane(lane))
+            found = builder.insert_element(found, builder.load(builder.gep(array.data, [place])), INT(lane))
         inside = builder.icmp_signed("<", places, _splat(builder, size))
         values, places = compared(
             found, places, builder.and_(inside, builder.icmp_signed("!=", places, left_out)), best
         )
 
-        value, place = (builder.extract_element(part, _lane(0)) for part in (values, places))
+        value, place = (builder.extract_element(part, INT(0)) for part in (values, places))
         for lane in range(1, VECTOR):
-            other, there = (builder.extract_element(part, _lane(lane)) for part in (values, places))
+            other, there = (builder.extract_element(part, INT(lane)) for part in (values, places))
             earlier = builder.and_(builder.fcmp_ordered("==", other, value), builder.icmp_signed("<", there, place))
             better = builder.or_(builder.fcmp_ordered(">", other, value), earlier)
             value, place = builder.select(better, other, value), builder.select(better, there, place)
         # Where nothing is larger than -inf, the first that is allowed, as in the plain loop.
-        first = builder.select(builder.icmp_signed("==", arguments[1], _word(0)), _word(1), _word(0))
+        first = builder.select(builder.icmp_signed("==", arguments[1], WORD(0)), WORD(1), WORD(0))
         return builder.select(builder.icmp_signed("==", place, arguments[1]), first, place)
 
     return types.int64(vector, types.int64), code

@@ -4,8 +4,6 @@ Interpreted and compiled code give the same bits for plain loops, ``math.exp`` a
 ``np.exp``, ``np.sum`` or ``np.dot``. So kernels use the functions below and nothing else.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from gappletron.kernel.lanes import (
     WIDEST,
     add_columns,
     add_rows,
+    divide_rows,
     largest_entry,
     lowest_bit,
     multiply_rows,
@@ -28,33 +27,23 @@ from gappletron.kernel.lanes import (
 from gappletron.kernel.pieces import Piece, PieceType, compiled_by, helper
 from gappletron.kernel.types import Floats, Ints
 
+# A feature beyond this is refused at the border: with it the squares of scores, weighted and summed up over any number
+# of rounds, stay within the range of doubles.
 LARGEST_VALUE = 1e50
-"""A feature beyond this is refused at the border: with it the squares of scores, weighted and summed up over any number
-of rounds, stay within the range of doubles.
-"""
 
-LARGEST_STEP = 1e50
-"""No update moves a weight further than this, where the learner's own formula has no bound."""
+LARGEST_STEP = 1e50  # no update moves a weight further, where the learner's own formula has no bound
+LEAST_PROBABILITY = 2.0**-53  # draws are multiples of this: nothing less likely is ever drawn
+ROUNDING = 1e-6  # how far the sum of probabilities that come from outside may be from 1
+UNSEEN_LABEL = -1  # in place of a label's position: the graph did not show it
+ALL_ROUNDS, ONE_IN = 1024, 8  # what need not follow every round follows all of the first ones, then one in eight
 
-LEAST_PROBABILITY = 2.0**-53
-"""Draws are multiples of this, so nothing is drawn with a probability that is positive and smaller."""
-
-ROUNDING = 1e-6
-"""How far the sum of probabilities that come from outside may be from 1."""
-
-UNSEEN_LABEL = -1
-"""In place of a label's position: the graph did not show it."""
-
-ALL_ROUNDS, ONE_IN = 1024, 8
-"""What need not follow every round follows all of the first ones, and then one in eight."""
-
+# Multiples of this, modulo 1, are spread evenly: rounds chosen by them do not keep step with a periodic stream.
 GOLDEN = 0.6180339887498949
-"""Multiples of this, modulo 1, are spread evenly: rounds chosen by them do not keep step with a periodic stream."""
 
 
 @helper
 def is_followed(rounds: float) -> bool:
-    """Whether a statistic that need not follow every round follows this one, which makes so many."""
+    """Return whether a costly statistic is updated in this round, the number of which is given."""
     return rounds <= ALL_ROUNDS or (rounds * GOLDEN) % 1.0 < 1.0 / ONE_IN
 
 
@@ -72,13 +61,10 @@ class Lanes(Piece, abstract=True):
         return self.width or classes
 
 
-def _make_lanes(width: int) -> Any:
-    name = f"Lanes{width}"
-    return PieceType(name, (Lanes,), {"__module__": __name__, "__qualname__": name, "width": width})
-
-
 # Module-level names, so that the on-disk cache of compiled code can refer to the classes. Rows of 0 are not padded.
-globals().update({f"Lanes{width}": _make_lanes(width) for width in range(0, WIDEST + 1, VECTOR)})
+for _width in range(0, WIDEST + 1, VECTOR):
+    _name = f"Lanes{_width}"
+    globals()[_name] = PieceType(_name, (Lanes,), {"__module__": __name__, "__qualname__": _name, "width": _width})
 
 
 @functools.cache
@@ -144,8 +130,8 @@ def hinge_direction(y: int, r: int, slope: float, out: Floats) -> None:
     out[r] = slope
 
 
+# Of small whole numbers: a logarithm costs as much as a dozen additions.
 LOGARITHMS = np.array([0.0, *(math.log(number) for number in range(1, 129))])
-"""Of small whole numbers: a logarithm costs as much as a dozen additions."""
 
 
 @helper
@@ -182,15 +168,23 @@ def dot(weights: Floats, x: Row, out: Floats) -> None:
 
 @compiled_by(dot)
 def _compiled_dot(weights: Any, x: Any, out: Any) -> Callable[..., None]:
-    def in_registers(weights: Floats, x: Row, out: Floats) -> None:
-        multiply_rows(weights, x, out)
-
-    return in_registers if width_of(x) and are_doubles(weights, out) else dot
+    return (
+        (lambda weights, x, out: multiply_rows(weights, x, out)) if width_of(x) and are_doubles(weights, out) else dot
+    )
 
 
 def are_doubles(*arrays: Any) -> bool:
     """Whether these compiled types are contiguous arrays of doubles, which the vector code needs."""
     return all(str(array.dtype) == "float64" and array.layout == "C" for array in arrays)
+
+
+@helper
+def inner_product(a: Floats, b: Floats) -> float:
+    """<a, b>."""
+    total = 0.0
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
 
 
 def squared_length(direction: Floats, x: Row) -> float:
@@ -260,6 +254,30 @@ def _compiled_add_outer(weights: Any, x: Any, direction: Any, factor: Any) -> Ca
     return by_rows if width_of(x) and are_doubles(weights, direction) else add_outer
 
 
+def diagonal_step(arrays: tuple[Floats, Floats, Floats], x: Row, direction: Floats, bend: float, push: float) -> float:
+    """A += bend G^2, b += push G and V = -b/A for G = x (x) direction and `arrays` (V, b, A); the change of ||V||^2."""
+    weights, sums, precision = arrays
+    change = 0.0
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        for k in range(direction.size):
+            g = x.values[p] * direction[k]
+            old = weights[j, k]
+            precision[j, k] += bend * g * g
+            sums[j, k] += push * g
+            new = -sums[j, k] / precision[j, k]
+            weights[j, k] = new
+            change += (new - old) * (new + old)
+    return change
+
+
+@compiled_by(diagonal_step)
+def _compiled_diagonal_step(arrays: Any, x: Any, direction: Any, bend: Any, push: Any) -> Callable[..., float]:
+    if not (width_of(x) and are_doubles(*arrays, direction)):
+        return diagonal_step
+    return lambda arrays, x, direction, bend, push: divide_rows(arrays, x, direction, bend, push)
+
+
 @helper
 def squared_norm(weights: Floats) -> float:
     """The sum of the squares of all entries."""
@@ -309,7 +327,7 @@ def sharpened_softmax(scores: Floats, sharpness: float, out: Floats) -> None:
 
 
 def is_distribution(probabilities: Floats) -> bool:
-    """Whether these are probabilities that add up to 1, but for rounding: also of one that is an error above it.
+    """Return whether these are probabilities that add up to 1, up to rounding.
 
     >>> is_distribution(np.array([0.25, 0.75])), is_distribution(np.array([0.25, np.nan]))
     (True, False)

@@ -4,14 +4,11 @@ Numba looks at every array of nested tuples in every call, which costs more than
 native value of a tuple once; compiled code gets its address and reads it with :func:`unpacked`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any
 
 import numba
-from llvmlite import ir
 from numba.core import types
 from numba.core.registry import cpu_target
 from numba.extending import NativeValue, intrinsic, models, register_model, typeof_impl, unbox
@@ -25,47 +22,54 @@ class Packed(int):
 
     _packed_arguments: tuple[Any, ...]
     _memory: Any
+    _type: Any
 
     def __reduce__(self) -> Any:
         raise TypeError("packed arguments are an address in this process: they cannot be copied or pickled")
 
 
 def packed(*arguments: Any) -> Packed:
-    """These arguments as one; their arrays must not be replaced while it is in use."""
+    """Pack these arguments into one; their arrays must not be replaced while it is in use."""
     if is_interpreted():
         value = Packed(0)
     else:
-        memory = bytearray(_size_of(numba.typeof(arguments)) + 64)
+        context = cpu_target.target_context
+        inner = numba.typeof(arguments)
+        memory = bytearray(context.get_abi_sizeof(context.get_value_type(inner)) + 64)
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         value = Packed(address + -address % 64)
-        value._memory = memory
+        value._memory, value._type = memory, PackedType(inner)
         entry(_store, arguments, 0)(arguments, int(value))
     value._packed_arguments = arguments
     return value
 
 
 def unpacked(value: Packed) -> tuple[Any, ...]:
-    """The arguments that were packed."""
+    """Return the arguments that were packed."""
     return value._packed_arguments
 
 
 class PackedType(types.Type):
     """A :class:`Packed` as Numba sees it; `inner` is the type of the tuple."""
 
+    bitwidth = 64
+
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         super().__init__(name=f"Packed({inner})")
 
+    @property
+    def key(self) -> Any:
+        """What tells two of these types apart: not the name, in which a class and one redefined look the same."""
+        return self.inner
 
-@register_model(PackedType)
-class _PackedModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, ir.IntType(64))
+
+register_model(PackedType)(models.IntegerModel)
 
 
 @typeof_impl.register(Packed)
 def _typeof_packed(value: Packed, context: Any) -> PackedType:
-    return PackedType(typeof_impl(value._packed_arguments, context))
+    return value._type
 
 
 @unbox(PackedType)
@@ -99,9 +103,3 @@ def _store_at(typing_context: Any, value: Any, address: Any) -> Any:
 def _store(value: Any, address: int) -> None:
     """Copy the native value of a tuple to an address."""
     _store_at(value, address)
-
-
-def _size_of(kind: Any) -> int:
-    """The bytes of a native value."""
-    context = cpu_target.target_context
-    return int(context.get_abi_sizeof(context.get_value_type(kind)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import typing
 from collections.abc import Callable
 from inspect import Parameter, Signature
@@ -30,11 +31,11 @@ Positive = Annotated[float, {"above": 0.0}]
 NotNegative = Annotated[float, {"least": 0.0}]
 PositiveOrInfinite = Annotated[float, {"above": 0.0, "finite": False}]
 
+# Marks a plain function that compiled methods call; interpreted, it is the function itself.
 helper: Callable[[F], F] = register_jitable(**INNER)
-"""Marks a plain function that compiled methods call; interpreted, it is the function itself."""
 
+# As :data:`helper`, for long functions: copying them to where they are called would take long to compile.
 seldom: Callable[[F], F] = register_jitable(**{**INNER, "forceinline": False})
-"""As :data:`helper`, for long functions: copying them to where they are called would take long to compile."""
 
 
 def compiled_by(function: Callable[..., Any]) -> Callable[[F], F]:
@@ -73,8 +74,8 @@ def compiled(method: F) -> F:
 
 
 _declared: dict[str, tuple[str, ...]] = {}
+# The pieces that the package itself defines and that were imported so far, by the names of their classes.
 package_pieces: dict[str, Any] = {}
-"""The pieces that the package itself defines and that were imported so far, by the names of their classes."""
 
 
 def _declare(method: Callable[..., Any], name: str, owner: str) -> None:
@@ -113,12 +114,17 @@ class PieceType(type):
         body.update(__slots__=(), _final=not abstract)
         cls = super().__new__(mcs, name, bases, body)
         if not abstract:
-            fields = tuple(field for field in inspect.get_annotations(cls) if not field.startswith("_"))
+            source = next((base for base in cls.__mro__ if _list_fields(base)), cls)
+            fields = _list_fields(source)
             type.__setattr__(cls, "_fields", fields)
             type.__setattr__(cls, "__match_args__", fields)
-            type.__setattr__(cls, "__signature__", Signature([_make_parameter(field, body) for field in fields]))
+            parameters = [
+                Parameter(field, Parameter.POSITIONAL_OR_KEYWORD, default=vars(source).get(field, Parameter.empty))
+                for field in fields
+            ]
+            type.__setattr__(cls, "__signature__", Signature(parameters))
             for place, field in enumerate(fields):
-                type.__setattr__(cls, field, property(functools.partial(_item, place), doc=field))
+                type.__setattr__(cls, field, property(operator.itemgetter(place), doc=field))
         for key, value in vars(cls).items():
             if any(hasattr(vars(base).get(key), "__compiled__") for base in cls.__mro__):
                 _declare(value, key, name)
@@ -144,12 +150,9 @@ class PieceType(type):
         super().__init__(name, bases, body)
 
 
-def _make_parameter(field: str, body: dict[str, Any]) -> Parameter:
-    return Parameter(field, Parameter.POSITIONAL_OR_KEYWORD, default=body.get(field, Parameter.empty))
-
-
-def _item(place: int, piece: tuple[Any, ...]) -> Any:
-    return tuple.__getitem__(piece, place)
+def _list_fields(cls: type) -> tuple[str, ...]:
+    annotations = inspect.get_annotations(cls).items()
+    return tuple(name for name, kind in annotations if not name.startswith("_") and "ClassVar" not in str(kind))
 
 
 @dataclass_transform(frozen_default=True)
@@ -157,9 +160,10 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
     """An immutable, picklable tuple of numbers and other pieces that prints itself.
 
     A family is declared with ``class Loss(Piece, abstract=True)``; a piece with ``class SmoothHinge(Loss)``, its fields
-    annotated ``float``, ``int``, ``bool``, a number with bounds such as ``Positive``, or with a family of pieces.
-    Numbers are normalised on every way of construction, so that ``FixedOGD(1)`` and ``FixedOGD(1.0)`` are one
-    compilation, and pieces of different classes are never equal.
+    annotated ``float``, ``int``, ``bool``, a number with bounds such as ``Positive``, or with a family of pieces. A
+    piece without fields of its own has those of the nearest class above it. Numbers are normalised on every way of
+    construction, so that ``FixedOGD(1)`` and ``FixedOGD(1.0)`` are one compilation, and pieces of different classes are
+    never equal.
 
     >>> from gappletron import FixedOGD
     >>> FixedOGD(rate=1)

@@ -1,7 +1,5 @@
 """Pieces as text and as JSON."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeVar
 
@@ -9,7 +7,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import check_settings, read_numbers, to_kebab_case, unknown
 from gappletron.kernel.pieces import Piece, package_pieces
 
-P = TypeVar("P", bound="Piece")
+P = TypeVar("P", bound=Piece)
 
 
 def read_piece(family: type[Piece], text: str, kind: str) -> Any:
@@ -92,17 +90,3 @@ def decode_piece(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any
     values = {key: float(value) if value in ("inf", "-inf") else value for key, value in values.items()}
     del values["piece"]
     return known[name](**values)
-
-
-def piece_classes(value: Any) -> tuple[type[Piece], ...]:
-    """Return the classes of a piece and of the pieces that it is made of; none for other values.
-
-    >>> from gappletron import AdaGrad, Gappletron
-    >>> [cls.__name__ for cls in piece_classes(Gappletron(optimizer=AdaGrad()))]
-    ['Gappletron', 'SmoothHinge', 'AdaGrad', 'TopUp']
-    >>> piece_classes("auto")
-    ()
-    """
-    if not isinstance(value, Piece):
-        return ()
-    return (type(value), *(cls for part in value for cls in piece_classes(part)))

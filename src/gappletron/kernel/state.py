@@ -9,14 +9,12 @@ comes last, so a matrix with that axis has more columns than classes: loop over 
 padding holds the fill value and is never read as a result.
 """
 
-from __future__ import annotations
-
 import functools
 import keyword
 import math
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -125,8 +123,8 @@ class Sizes(NamedTuple):
         return shape
 
 
-Layout: TypeAlias = "Mapping[str, Field | Mapping[str, Any]]"
-"""What a piece declares: fields by name, and the layouts of the pieces in it."""
+# What a piece declares: fields by name, and the layouts of the pieces in it.
+Layout: TypeAlias = Mapping[str, Field | Mapping[str, Any]]
 
 
 @functools.cache
@@ -144,24 +142,19 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _check_layout(layout: Any, path: str = "") -> Layout:
-    """Return the layout without empty parts, for which compiled code has no type."""
+# Compiled code has no type for an empty tuple of arrays.
+UNUSED: Layout = {"unused": Scratch()}
+
+
+def _flatten(layout: Any, path: str = "") -> Iterator[tuple[str, Field]]:
+    """Check a layout, and yield its fields with their names, as in ``optimizer.weights``."""
     if not isinstance(layout, Mapping):
         raise UserError(f"the state declares {path[:-1]} = {layout!r}: declare a Field, a Scratch or a mapping of them")
-    for name in layout:
+    for name, field in (layout or UNUSED).items():
         if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or "__" in f"_{name}":
             raise UserError(
                 f"the state declares {path}{name}: a name is an identifier without leading or double underscores"
             )
-    parts = {
-        name: part if isinstance(part, Field) else _check_layout(part, f"{path}{name}.")
-        for name, part in layout.items()
-    }
-    return parts or {"unused": Scratch()}
-
-
-def _flatten(layout: Layout, path: str = "") -> Iterator[tuple[str, Field]]:
-    for name, field in layout.items():
         if isinstance(field, Field):
             yield f"{path}{name}", field
         else:
@@ -169,6 +162,7 @@ def _flatten(layout: Layout, path: str = "") -> Iterator[tuple[str, Field]]:
 
 
 def _nest(layout: Layout, value: Callable[[str], Any], path: str = "") -> Any:
+    layout = layout or UNUSED
     parts = [
         value(path + name) if isinstance(field, Field) else _nest(field, value, f"{path}{name}.")
         for name, field in layout.items()
@@ -195,6 +189,18 @@ def _fill(field: Field, sizes: Sizes) -> NDArray[Any]:
     return array
 
 
+def freeze(table: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Make the arrays of a tuple read-only, and return it.
+
+    >>> freeze((2, np.zeros(3)))[1].flags.writeable
+    False
+    """
+    for part in table:
+        if isinstance(part, np.ndarray):
+            part.setflags(write=False)
+    return table
+
+
 class State:
     """The arrays of a layout for some sizes.
 
@@ -206,7 +212,6 @@ class State:
     """
 
     def __init__(self, layout: Layout, sizes: Sizes) -> None:
-        layout = _check_layout(layout)
         self.layout, self.sizes = layout, sizes
         self._fields = dict(_flatten(layout))
         check_memory(
@@ -257,10 +262,10 @@ class State:
         """The memory of all arrays."""
         return sum(array.nbytes for array in self._padded.values())
 
-    def resized(self, sizes: Sizes) -> State:
+    def resized(self, sizes: Sizes) -> Self:
         """Return a state of other sizes: what was there stays, what is new is filled. Extra actions stay last."""
         before, fields = self.sizes, self._fields
-        state = State(self.layout, sizes)
+        state = type(self)(self.layout, sizes)
         places = {
             "features": np.arange(before.features),
             "classes": np.arange(before.classes),
@@ -300,12 +305,8 @@ class State:
         """The same sizes and the same bits in every array that is remembered."""
         if not isinstance(other, State):
             return NotImplemented
-        mine, theirs = self.arrays, other.arrays
-        return (
-            self.sizes == other.sizes
-            and list(mine) == list(theirs)
-            and all(mine[name].tobytes() == theirs[name].tobytes() for name in mine)
-        )
+        mine, theirs = ({name: array.tobytes() for name, array in state.arrays.items()} for state in (self, other))
+        return self.sizes == other.sizes and mine == theirs
 
     __hash__ = None  # type: ignore[assignment] # it changes
 
@@ -324,7 +325,7 @@ def check_shapes(layout: Layout, sizes: Sizes, saved: Mapping[str, NDArray[Any]]
 
     >>> check_shapes({"weights": Field("features", "classes")}, Sizes(2, 3, 3), {"weights": np.zeros((2, 3))})
     """
-    fields = {name: field for name, field in _flatten(_check_layout(layout)) if not isinstance(field, Scratch)}
+    fields = {name: field for name, field in _flatten(layout) if not isinstance(field, Scratch)}
     for name, field in fields.items():
         array = saved.get(name)
         if array is None or array.shape != sizes.shape(field) or array.dtype != field.dtype:

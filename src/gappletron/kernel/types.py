@@ -1,7 +1,5 @@
 """Types that compiled loops and everything above them share."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -19,5 +17,5 @@ class Vector(NamedTuple):
     squared: float
 
 
+# A vector without entries.
 NO_VECTOR = Vector(np.zeros(0, np.int32), np.zeros(0), 0.0)
-"""A vector without entries."""

@@ -1,14 +1,11 @@
 """What learners share that are made of an optimizer and an exploration rule."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Row
 from gappletron.kernel.types import Floats
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.exploration.rules import Exploration
 from gappletron.learners.learner import Learner
 from gappletron.learners.optimizers import Optimizer
 
@@ -20,15 +17,6 @@ class Composed(Learner, abstract=True):
     exploration: Exploration
 
     knows_classes = True
-
-    @property
-    def has_gamma(self) -> bool:
-        return self.exploration.has_gamma
-
-    def with_gamma(self, gamma: float) -> Composed:
-        if not self.has_gamma:
-            raise UserError(f"{self.exploration!r} has no gamma to set: leave it out")
-        return self.replace(exploration=self.exploration.tuned(gamma))
 
     def table(self, graph: FeedbackGraph) -> Any:
         return self.exploration.table(graph)

@@ -5,8 +5,6 @@ the label. That is used as it is. Which rounds show it depends on x and on the d
 be weighted.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -19,8 +17,7 @@ from gappletron.kernel.pieces import compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.composed import Composed
-from gappletron.learners.exploration.inverse_gap import InverseGap
-from gappletron.learners.exploration.rule import Exploration, Outlook
+from gappletron.learners.exploration.rules import Exploration, InverseGap, Outlook
 from gappletron.learners.exploration.squarecb import SquareCB
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.optimizers import ConfidenceWeighted, Optimizer
@@ -39,9 +36,6 @@ LEAST_REST = 1e-6
 
 class Estimator(Composed, abstract=True):
     """What the estimators share: the optimizer, the exploration rule, and the choice of least expected cost."""
-
-    optimizer: Optimizer
-    exploration: Exploration
 
     setting = "any graph, any costs"
     new_class = "weights 0, as uncertain as at the start; exploration uses the new K"
@@ -203,20 +197,46 @@ def at_stake(plan: Plan, played: Round) -> float:
 
 
 class ByClass(Estimator, abstract=True):
-    """Estimators with a scorer for each class whose target is 1 for the label, and -1 for all other classes."""
+    """Estimators with a scorer for each class, whose loss is half of a squared error.
+
+    The target z_k is 1 for the label and -1 for all other classes; the estimate of class k is ``(1 + s_k) / 2``. After
+    action i the scorers of all classes with ``A[i, k]`` are updated: of each of them it is known whether it was the
+    label, also when it was not.
+    """
+
+    @abstractmethod
+    @compiled
+    def error(self, score: float, target: float) -> float:
+        """The error e of a score, whose loss is ``e^2 / 2``: also the derivative of the loss by the score."""
 
     def estimate(self, scores: Floats, out: Floats) -> None:
         for k in range(scores.size):
             out[k] = 0.5 + 0.5 * scores[k]
+
+    def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
+        learned = False
+        for k in range(out.size):
+            out[k] = 0.0
+            if plan.graph.visible[played.action, k]:
+                out[k] = self.error(played.scores[k], 1.0 if k == played.label else -1.0)
+                learned = learned or out[k] != 0.0
+        return learned
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        total = 0.0
+        for k in range(scores.size):
+            error = self.error(scores[k], 1.0 if k == y else -1.0)
+            total += 0.5 * error * error
+        return total
 
 
 class OneAgainstAll(ByClass):
     """A linear scorer for each class with the squared hinge ``max(0, 1 - z_k s_k)^2 / 2``, where z_k is 1 for the label
     and -1 for all other classes.
 
-    After action i the scorers of all classes with ``A[i, k]`` are updated: of each of them it is known whether it was
-    the label, also when it was not. With the optimizer :class:`~gappletron.ConfidenceWeighted` this is AROW (Crammer,
-    Kulesza, Dredze 2009), one against all; the estimate of class k is ``(1 + s_k) / 2``.
+    After action i the scorers of all classes with ``A[i, k]`` are updated. With the optimizer
+    :class:`~gappletron.ConfidenceWeighted` this is AROW (Crammer, Kulesza, Dredze 2009), one against all; the estimate
+    of class k is ``(1 + s_k) / 2``.
 
     >>> OneAgainstAll().name
     'auto'
@@ -229,25 +249,9 @@ class OneAgainstAll(ByClass):
 
     default_name, loss_name = "auto", "one-against-all"
 
-    def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
-        learned = False
-        for k in range(out.size):
-            out[k] = 0.0
-            if plan.graph.visible[played.action, k]:
-                z = 1.0 if k == played.label else -1.0
-                short = 1.0 - z * played.scores[k]
-                if short > 0.0:
-                    out[k] = -z * short
-                    learned = True
-        return learned
-
-    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
-        total = 0.0
-        for k in range(scores.size):
-            z = 1.0 if k == y else -1.0
-            short = max(0.0, 1.0 - z * scores[k])
-            total += 0.5 * short * short
-        return total
+    def error(self, score: float, target: float) -> float:
+        short = 1.0 - target * score
+        return -target * short if short > 0.0 else 0.0
 
 
 class PartialLikelihood(Estimator):
@@ -318,21 +322,8 @@ class SquareCBG(ByClass):
 
     default_name, loss_name = "squarecb-g", "squares"
 
-    def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
-        learned = False
-        for k in range(out.size):
-            out[k] = 0.0
-            if plan.graph.visible[played.action, k]:
-                out[k] = played.scores[k] - (1.0 if k == played.label else -1.0)
-                learned = True
-        return learned
-
-    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
-        total = 0.0
-        for k in range(scores.size):
-            off = scores[k] - (1.0 if k == y else -1.0)
-            total += 0.5 * off * off
-        return total
+    def error(self, score: float, target: float) -> float:
+        return score - target
 
 
 LEARNERS: dict[str, Learner] = {

@@ -1,9 +1,7 @@
 """Exp3.G: exponential weights over the actions of a feedback graph, blind to the features."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
+from typing import Any, Self
 
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Row, argmax
@@ -43,10 +41,7 @@ class Exp3G(Learner):
     setting = "any graph, ignores the features"
     reference = "Alon, Cesa-Bianchi, Dekel, Koren: Online learning with feedback graphs: beyond bandits (2015)"
 
-    @property
-    def name(self) -> str:
-        """exp3-g."""
-        return "exp3-g"
+    name = "exp3-g"
 
     def declare(self) -> Layout:
         """The estimated losses of the classes, added up; an extra action's are the number of rounds."""
@@ -102,7 +97,7 @@ class Exp3G(Learner):
         """The scores as a 1 x K matrix: the weights of a feature that is always 1."""
         return -state.losses.reshape(1, -1)
 
-    def tuned(self, tuning: str, problem: Problem) -> Exp3G:
+    def tuned(self, tuning: str, problem: Problem) -> Self:
         T = problem.horizon()
         rho = problem.graph.rho if tuning == "theory" else 1
         if problem.graph.observability == "strong":

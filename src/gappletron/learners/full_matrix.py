@@ -9,14 +9,12 @@ rounding errors would decide is left out. Rows of ordinary size are not affected
 of 700,000.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 from gappletron.kernel.numerics import Row, squared_length
 from gappletron.kernel.pieces import helper
-from gappletron.kernel.state import Field
+from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 
 LONGEST = 1e12  # the largest ``weight |g|^2 * first`` of a step, with `first` on the diagonal of A^-1 at the start
@@ -24,9 +22,14 @@ FAINTEST = 1e-13  # where ``<g, A^-1 g>`` is below this part of ``|g|^2 * first`
 LARGEST_MISS = 1e20  # what a step corrects, such as ``1 - <g, W>``, is far below this but for rounding errors
 
 
-def scaled_identity(scale: float) -> Field:
-    """``scale * I``, of size Kd x Kd."""
-    return Field("features", "classes", "features", "classes", diagonal=scale, above=0)
+def declare_inverse(first: float) -> Layout:
+    """Return the fields W and A^-1, at the start ``first * I`` of size Kd x Kd, and the scratch of a step."""
+    return {
+        "weights": Field("features", "classes"),
+        "inverse": Field("features", "classes", "features", "classes", diagonal=first, above=0),
+        "solution": Scratch("features", "classes"),
+        "direction": Scratch("classes"),
+    }
 
 
 @helper

@@ -1,10 +1,8 @@
 """Gappletron: Algorithm 1 of van der Hoeven, Fusco and Cesa-Bianchi, "Beyond Bandit Feedback in Online Multiclass
 Classification" (NeurIPS 2021)."""
 
-from __future__ import annotations
-
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
@@ -13,8 +11,7 @@ from gappletron.kernel.numerics import Row, argmax
 from gappletron.kernel.state import Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.composed import Composed
-from gappletron.learners.exploration.gap_rules import TopUp
-from gappletron.learners.exploration.rule import Exploration, Outlook
+from gappletron.learners.exploration.rules import Exploration, Outlook, TopUp
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
 from gappletron.learners.losses import Hinge, LogisticBase2, LogisticBaseK, Loss, SmoothHinge
 from gappletron.learners.optimizers import AdaptiveOGD, Optimizer
@@ -29,8 +26,6 @@ class WithLoss(Composed, abstract=True):
     """
 
     loss: Loss
-    optimizer: Optimizer
-    exploration: Exploration
 
     new_class = (
         "weights 0; the uniform part of exploration, and losses that depend on K, use the new K; gamma and n_t stay"
@@ -92,7 +87,7 @@ class Constants(NamedTuple):
     B: float
 
 
-def constants(learner: Gappletron, problem: Problem) -> Constants:
+def constants(learner: WithLoss, problem: Problem) -> Constants:
     """Return the constants of a learner on a problem.
 
     Where the optimizer has no guarantee and none is given, h = B = 1, as in the paper's experiments.
@@ -112,44 +107,26 @@ def constants(learner: Gappletron, problem: Problem) -> Constants:
     )
 
 
-def gamma_expectation(learner: Gappletron, problem: Problem) -> float:
-    """Return h sqrt(K rho L) / 2: Theorem "expectation bound", first part."""
-    c = constants(learner, problem)
-    return c.h * math.sqrt(c.K * c.rho * c.L) / 2.0
+TUNINGS = ("expectation", "expectation-separable", "high-probability", "high-probability-separable", "theory", "only-t")
 
 
-def gamma_expectation_separable(learner: Gappletron, problem: Problem) -> float:
-    """Return h sqrt(rho L): Theorem "expectation bound", second part."""
-    c = constants(learner, problem)
-    return c.h * math.sqrt(c.rho * c.L)
+def find_gamma(tuning: str, learner: WithLoss, problem: Problem) -> float:
+    """Return the gamma of a tuning: of the paper's theorems (for separable data of their second parts), or its figures.
 
-
-def gamma_high_probability(learner: Gappletron, problem: Problem) -> float:
-    """Return sqrt(K rho (L h^2 + 5 lmax ln(2/delta))): Theorem "high probability", first part."""
-    c = constants(learner, problem)
-    return math.sqrt(c.K * c.rho * (c.L * c.h * c.h + 5.0 * c.lmax * math.log(2.0 / problem.delta)))
-
-
-def gamma_high_probability_separable(learner: Gappletron, problem: Problem) -> float:
-    """Return sqrt(rho ((K+2) lmax ln(2/delta) + L h^2)): Theorem "high probability", second part."""
-    c = constants(learner, problem)
-    return math.sqrt(c.rho * ((c.K + 2.0) * c.lmax * math.log(2.0 / problem.delta) + c.L * c.h * c.h))
-
-
-def gamma_only_t(learner: Gappletron, problem: Problem) -> float:  # noqa: ARG001 - as its neighbours
-    """Return 1: the paper's figures "tuned with all parameters set to 1, except for T"."""
-    return 1.0
-
-
-TUNINGS = {
-    "expectation": gamma_expectation,
-    "expectation-separable": gamma_expectation_separable,
-    "high-probability": gamma_high_probability,
-    "high-probability-separable": gamma_high_probability_separable,
-    "theory": gamma_expectation,
-    "only-t": gamma_only_t,
-}
-"""gamma by the name of the tuning; "theory" is what the paper's figures call the first."""
+    "theory" is what the figures call the first; "only-t" is "tuned with all parameters set to 1, except for T".
+    """
+    if tuning == "only-t":
+        return 1.0
+    c, delta = constants(learner, problem), problem.delta
+    match tuning:
+        case "expectation" | "theory":
+            return c.h * math.sqrt(c.K * c.rho * c.L) / 2.0
+        case "expectation-separable":
+            return c.h * math.sqrt(c.rho * c.L)
+        case "high-probability":
+            return math.sqrt(c.K * c.rho * (c.L * c.h * c.h + 5.0 * c.lmax * math.log(2.0 / delta)))
+        case _:
+            return math.sqrt(c.rho * ((c.K + 2.0) * c.lmax * math.log(2.0 / delta) + c.L * c.h * c.h))
 
 
 class Gappletron(WithLoss):
@@ -165,18 +142,18 @@ class Gappletron(WithLoss):
 
     setting = "any graph"
     reference = "van der Hoeven, Fusco, Cesa-Bianchi: Beyond bandit feedback in online multiclass classification (2021)"
-    tunings = tuple(TUNINGS)
+    tunings = TUNINGS
 
     @property
     def name(self) -> str:
         """The paper's name (``gapsmh``), which the loss knows, or that of the loss's class (``gappletron-my-loss``)."""
         return self.loss.gappletron_name or f"gappletron-{to_kebab_case(type(self.loss).__name__)}"
 
-    def tuned(self, tuning: str, problem: Problem) -> Gappletron:
-        """Gamma as the paper's theorems choose it; see :data:`TUNINGS`. A rule without gamma stays as it is."""
+    def tuned(self, tuning: str, problem: Problem) -> Self:
+        """The same learner with the gamma of :func:`find_gamma`; a rule without gamma stays as it is."""
         if not self.has_gamma:
             return self
-        return self.replace(exploration=self.exploration.tuned(TUNINGS[tuning](self, problem)))
+        return self.with_gamma(find_gamma(tuning, self, problem))
 
 
 LEARNERS: dict[str, Learner] = {

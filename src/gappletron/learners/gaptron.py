@@ -3,17 +3,15 @@
 Gappletron's predecessor: a fixed learning rate, one gap map for each loss, and uniform exploration at a fixed rate.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any
+from typing import Any, Self
 
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.pieces import Share
 from gappletron.kernel.types import Floats
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.exploration.rules import Exploration
 from gappletron.learners.gappletron import WithLoss
 from gappletron.learners.learner import Learner, Problem
 from gappletron.learners.losses import Hinges, InBase2, Loss, SmoothHinge
@@ -87,9 +85,7 @@ class GaptronMix(Exploration):
         uniform = max(gap, self.gamma)
         K = plan.graph.visible.shape[1]
         for i in range(out.size):
-            out[i] = 0.0
-        for i in range(K):
-            out[i] = uniform / K
+            out[i] = uniform / K if i < K else 0.0
         out[greedy] += 1.0 - uniform
         return self.gamma
 
@@ -125,7 +121,7 @@ class Gaptron(WithLoss):
             return None
         return "is made for bandit feedback and full information"
 
-    def tuned(self, tuning: str, problem: Problem) -> Gaptron:
+    def tuned(self, tuning: str, problem: Problem) -> Self:
         K = problem.graph.n_classes
         reach = self.optimizer.reach() if problem.radius is None else problem.radius
         D = 1.0 if math.isinf(reach) else reach

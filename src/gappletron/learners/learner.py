@@ -1,17 +1,20 @@
-"""What a learner is: scores, a distribution over actions, and an update from what the graph showed."""
+"""What a learner is: scores, a distribution over actions, and an update from what the graph showed.
 
-from __future__ import annotations
+Below the contract, :class:`Learner`, stands what the linear learners share: W as it is, the hinge, and steps on single
+columns of W.
+"""
 
+import functools
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import LEAST_PROBABILITY, Row, argmax, sharpened_softmax
+from gappletron.kernel.numerics import LEAST_PROBABILITY, Row, argmax, dot, margin, sharpened_softmax
 from gappletron.kernel.pieces import Piece, compiled, helper
-from gappletron.kernel.state import Layout
+from gappletron.kernel.state import Field, Layout, freeze
 from gappletron.kernel.types import Floats
 
 
@@ -36,29 +39,28 @@ class Problem:
     delta: float = 0.05
 
     def norm(self) -> float:
-        """X, or a UserError where it is unknown."""
-        if self.max_norm is None:
+        """Return X; where it is unknown or extreme, raise UserError."""
+        norm: float = _check_known(self.max_norm, "largest norm of the features", "max_norm (--max-norm)")
+        if not 1e-100 < norm < 1e100:
             raise UserError(
-                "this tuning depends on the largest norm of the features, which is unknown: give max_norm (--max-norm)"
+                f"no tuning is sensible for features whose largest norm is {norm:g}: scale the rows, for example to "
+                "unit norm"
             )
-        if not 1e-100 < self.max_norm < 1e100:
-            raise UserError(
-                f"the largest norm of the features is {self.max_norm:g}, for which no tuning is sensible: scale "
-                "them, for example to rows of unit norm"
-            )
-        return self.max_norm
+        return norm
 
     def horizon(self) -> int:
-        """T, or a UserError where it is unknown."""
-        if self.rounds is None:
-            raise UserError("this tuning depends on the number of rounds, which is unknown: give rounds")
-        return self.rounds
+        """Return T; where it is unknown, raise UserError."""
+        return _check_known(self.rounds, "number of rounds", "rounds")
 
     def dimension(self) -> int:
-        """d, or a UserError where it is unknown."""
-        if self.features is None:
-            raise UserError("this tuning depends on the number of features, which is unknown: give features")
-        return self.features
+        """Return d; where it is unknown, raise UserError."""
+        return _check_known(self.features, "number of features", "features")
+
+
+def _check_known(value: Any, meaning: str, argument: str) -> Any:
+    if value is None:
+        raise UserError(f"this tuning depends on the {meaning}, which is unknown: give {argument}")
+    return value
 
 
 class Decision(NamedTuple):
@@ -163,13 +165,13 @@ class Learner(Piece, abstract=True):
 
     @property
     def has_gamma(self) -> bool:
-        """Whether it has an exploration parameter gamma."""
-        return "gamma" in self._fields
+        """Whether it has an exploration parameter gamma, of its own or of its exploration rule."""
+        return self._holds("gamma")
 
-    def with_gamma(self, gamma: float) -> Learner:
+    def with_gamma(self, gamma: float) -> Self:
         """The same learner with another exploration parameter gamma."""
         if not self.has_gamma:
-            raise UserError(f"{self.name} has no gamma to set: leave it out")
+            raise UserError(f"{self!r} has no gamma to set: leave it out")
         return self.replace(gamma=gamma)
 
     @abstractmethod
@@ -180,9 +182,10 @@ class Learner(Piece, abstract=True):
         """What the learner derives from the graph alone: a (named) tuple of numbers and read-only arrays."""
         return ()
 
+    @functools.lru_cache(maxsize=32)  # noqa: B019 - a piece is a small value
     def plan(self, graph: FeedbackGraph) -> Plan:
         """What a round on this graph needs to know of it."""
-        return Plan(graph.arrays, self.table(graph))
+        return Plan(graph.arrays, freeze(self.table(graph)))
 
     new_class: ClassVar[str] = "weights 0"
     """What happens when a class is added while the learner runs: what it starts with, and which formulas change."""
@@ -249,10 +252,52 @@ class Learner(Piece, abstract=True):
     tunings: ClassVar[tuple[str, ...]] = ("theory", "only-t")
     """The names that :meth:`tuned` knows."""
 
-    def tuned(self, tuning: str, problem: Problem) -> Learner:
+    def tuned(self, tuning: str, problem: Problem) -> Self:
         """The same learner with its numbers set for a problem, as the paper's figures do under this name.
 
         A learner that does not explore has one tuning, itself. Called by :func:`gappletron.tuned`, which checks the
         name.
         """
         return self
+
+
+class Linear(Learner, abstract=True):
+    """Learners whose state holds W in its field `weights`, with the multiclass hinge ``max(0, 1 - m(y))`` as surrogate
+    loss.
+    """
+
+    def declare(self) -> Layout:
+        return {"weights": Field("features", "classes")}
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
+        dot(state.weights, x, out)
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        return max(0.0, 1.0 - margin(scores, y))
+
+    def weights(self, state: Any) -> Floats:
+        return state.weights
+
+
+@helper
+def explore_uniformly(greedy: int, rate: float, out: Floats) -> None:
+    """p = (1 - rate) e_greedy + rate/N."""
+    for i in range(out.size):
+        out[i] = rate / out.size
+    out[greedy] += 1.0 - rate
+
+
+@helper
+def add_column(weights: Floats, x: Row, k: int, factor: float) -> None:
+    """W^k += factor * x."""
+    for p in range(x.start, x.stop):
+        weights[x.indices[p], k] += factor * x.values[p]
+
+
+@helper
+def exchange(weights: Floats, x: Row, towards: int, away: int, step: float) -> None:
+    """W += step (e_towards - e_away) (x) x."""
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        weights[j, towards] += step * x.values[p]
+        weights[j, away] -= step * x.values[p]

@@ -7,8 +7,6 @@ losses; :meth:`Loss.is_regular` says for which K a loss is regular. L is the con
 a bound on ``||grad l||``, and X is the largest ``||x_t||_2``.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import ClassVar, NamedTuple
@@ -320,10 +318,10 @@ class Logistic(Loss, abstract=True):
     def log_base(self, classes: int) -> float:
         """ln(base)."""
 
-    @abstractmethod
     @compiled
     def gap_of(self, m: float, classes: int) -> float:
-        """The gap map where ``m = -ln softmax(s)_{y*}``."""
+        """The gap map where ``m = -ln softmax(s)_{y*}``: by default the loss of y*, at most 1."""
+        return min(1.0, m / self.log_base(classes))
 
     def value(self, scores: Floats, greedy: int, y: int) -> float:
         return (log_partition(scores, greedy) + scores[greedy] - scores[y]) / self.log_base(scores.size)
@@ -369,9 +367,6 @@ class LogisticBaseK(Logistic):
     def log_base(self, classes: int) -> float:
         return log_of(classes)
 
-    def gap_of(self, m: float, classes: int) -> float:
-        return min(1.0, m / log_of(classes))
-
     def is_regular(self, classes: int) -> bool:
         return classes == 2
 
@@ -397,9 +392,6 @@ class LogisticBase2(InBase2):
     """
 
     gappletron_name = "gaplog2"  # ours; the others are the paper's
-
-    def gap_of(self, m: float, classes: int) -> float:
-        return min(1.0, m / math.log(2.0))
 
     def is_regular(self, classes: int) -> bool:
         return True

@@ -13,15 +13,13 @@ Optimised). It is computed in two steps, so that the stabilities of all K labels
 :meth:`Optimizer.share` of each class, and :meth:`Optimizer.stability` of the sum of the shares.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
-from gappletron.kernel.numerics import Row, add_outer, dot, squared_length, squared_norm
+from gappletron.kernel.numerics import Row, add_outer, dot, inner_product, squared_length, squared_norm
 from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
@@ -176,6 +174,42 @@ class InBall(Optimizer, abstract=True):
         return float(np.sqrt((U * U).sum())) <= self.radius * (1.0 + 1e-12)
 
 
+class WithGuarantee(InBall, abstract=True):
+    """Optimizers whose regret against every U in their ball is at most ``h sqrt(sum ||g||^2)``; B = inf: no h."""
+
+    @abstractmethod
+    @compiled
+    def regret_factor(self) -> float:
+        """The h of a ball with a finite radius."""
+
+    def guarantee(self) -> float | None:
+        return None if math.isinf(self.radius) else float(self.regret_factor())
+
+    def stability(self, state: Any, total: float) -> float:
+        """``h (sqrt(G + ||g||^2) - sqrt(G))``, with G the sum of the squared norms before the round: these add up to
+        the bound on the regret.
+        """
+        return self.regret_factor() * growth(state.total[0], total)
+
+    def has_stability(self) -> bool:
+        return not math.isinf(self.radius)
+
+    def stability_offset(self, state: Any, U: Floats) -> float | None:
+        if math.isinf(self.radius):
+            return None
+        return 0.0 if self.holds(U) else math.inf
+
+
+@helper
+def count_gradient(state: Any, x: Row, direction: Floats, weight: float) -> bool:
+    """Add ||g||^2 to the total; whether there is a gradient, and enough of them to learn from."""
+    squared = weight * weight * squared_length(direction, x) * x.squared
+    if not squared > 0.0:
+        return False
+    state.total[0] += squared
+    return state.total[0] > SMALLEST_TOTAL
+
+
 @helper
 def fold(state: Any) -> None:
     """Multiply the scale into V."""
@@ -204,9 +238,7 @@ def move(state: Any, x: Row, direction: Floats, factor: float) -> None:
 def add_measured(state: Any, x: Row, direction: Floats, factor: float) -> None:
     """V += factor * x (x) direction, and ||V||^2 with it: ||V + D||^2 = ||V||^2 + 2 <V, D> + ||D||^2."""
     dot(state.weights, x, state.inner)  # of V as it is now: with delayed feedback the scores at hand may be old
-    inner = 0.0
-    for k in range(direction.size):
-        inner += direction[k] * state.inner[k]
+    inner = inner_product(direction, state.inner)
     change = 2.0 * factor * inner + factor * factor * squared_length(direction, x) * x.squared
     state.squared[0] = max(0.0, state.squared[0] + change)
     add_outer(state.weights, x, direction, factor)
@@ -222,7 +254,7 @@ def project(state: Any, radius: float) -> None:
             fold(state)
 
 
-class ProjectedOGD(InBall):
+class ProjectedOGD(WithGuarantee):
     """Adaptive gradient descent on the ball of radius B: ``eta_t = sqrt(2) B / sqrt(sum_{j<=t} ||g_j||^2)``.
 
     ``h = 2 sqrt(2) B`` for every ``||U|| <= B``: the optimizer that bounds are tested and reported with.
@@ -234,31 +266,13 @@ class ProjectedOGD(InBall):
     radius: Positive = 1.0
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
-        squared = weight * weight * squared_length(direction, x) * x.squared
-        if squared > 0.0:
-            state.total[0] += squared
-            if state.total[0] > SMALLEST_TOTAL:
-                eta = math.sqrt(2.0) * self.radius / math.sqrt(state.total[0])
-                move(state, x, direction, -eta * weight)
-                project(state, self.radius)
+        if count_gradient(state, x, direction, weight):
+            eta = math.sqrt(2.0) * self.radius / math.sqrt(state.total[0])
+            move(state, x, direction, -eta * weight)
+            project(state, self.radius)
 
-    def guarantee(self) -> float:
-        return ball_guarantee(self.radius)
-
-    def stability(self, state: Any, total: float) -> float:
-        """``h (sqrt(G + ||g||^2) - sqrt(G))``, with G the sum of the squared norms before the round: these add up to
-        the bound on the regret.
-        """
-        return ball_guarantee(self.radius) * growth(state.total[0], total)
-
-    def stability_offset(self, state: Any, U: Floats) -> float:
-        return 0.0 if self.holds(U) else math.inf
-
-
-@helper
-def ball_guarantee(radius: float) -> float:
-    """h of :class:`ProjectedOGD`."""
-    return 2.0 * math.sqrt(2.0) * radius
+    def regret_factor(self) -> float:
+        return 2.0 * math.sqrt(2.0) * self.radius
 
 
 class FixedOGD(InBall):
@@ -309,12 +323,8 @@ class AdaGrad(Optimizer):
             for k in range(direction.size):
                 g = weight * x.values[p] * direction[k]
                 state.totals[j, k] += g * g
-                state.weights[j, k] -= self.rate * g / math.sqrt(DELTA + state.totals[j, k])
-        if self.clip < math.inf:
-            for p in range(x.start, x.stop):
-                j = x.indices[p]
-                for k in range(direction.size):
-                    state.weights[j, k] = min(self.clip, max(-self.clip, state.weights[j, k]))
+                moved = state.weights[j, k] - self.rate * g / math.sqrt(DELTA + state.totals[j, k])
+                state.weights[j, k] = min(self.clip, max(-self.clip, moved))
 
     def share(self, state: Any, x: Row, k: int, derivative: float) -> float:
         """The stability itself, class by class, each weight by its own sum G_jk of squares before the round.
@@ -345,7 +355,7 @@ class AdaGrad(Optimizer):
         return 2.0 * self.clip * self.clip / self.rate * math.sqrt(DELTA) * int((state.totals > 0.0).sum())
 
 
-class ScaleFreeFTRL(InBall):
+class ScaleFreeFTRL(WithGuarantee):
     """SOLO FTRL (Orabona and Pal 2018): ``W = -sum g / sqrt(sum ||g||^2)``, projected onto the ball of radius B.
 
     Their Theorem 1 with the regulariser ``||.||^2 / 2`` and the diameter 2 B gives, for ``||U|| <= B``,
@@ -362,41 +372,18 @@ class ScaleFreeFTRL(InBall):
         return {**super().declare(), "scale": Field(fill=1.0)}
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
-        squared = weight * weight * squared_length(direction, x) * x.squared
-        if squared > 0.0:
-            state.total[0] += squared
-            if state.total[0] > SMALLEST_TOTAL:
-                add_measured(state, x, direction, weight)
-                # The scale follows from the sums alone, so it never wears down and there is nothing to fold in.
-                state.scale[0] = -1.0 / math.sqrt(state.total[0])
-                if self.radius * self.radius < CANCELLED and state.squared[0] < CANCELLED * state.total[0]:
-                    state.squared[0] = squared_norm(state.weights)
-                length = -state.scale[0] * math.sqrt(state.squared[0])
-                if length > self.radius:
-                    state.scale[0] *= self.radius / length
+        if count_gradient(state, x, direction, weight):
+            add_measured(state, x, direction, weight)
+            # The scale follows from the sums alone, so it never wears down and there is nothing to fold in.
+            state.scale[0] = -1.0 / math.sqrt(state.total[0])
+            if self.radius * self.radius < CANCELLED and state.squared[0] < CANCELLED * state.total[0]:
+                state.squared[0] = squared_norm(state.weights)
+            length = -state.scale[0] * math.sqrt(state.squared[0])
+            if length > self.radius:
+                state.scale[0] *= self.radius / length
 
-    def guarantee(self) -> float | None:
-        if math.isinf(self.radius):
-            return None
-        return solo_guarantee(self.radius)
-
-    def stability(self, state: Any, total: float) -> float:
-        """``h (sqrt(G + ||g||^2) - sqrt(G))``, as for :class:`ProjectedOGD`."""
-        return solo_guarantee(self.radius) * growth(state.total[0], total)
-
-    def has_stability(self) -> bool:
-        return not math.isinf(self.radius)
-
-    def stability_offset(self, state: Any, U: Floats) -> float | None:
-        if math.isinf(self.radius):
-            return None
-        return 0.0 if self.holds(U) else math.inf
-
-
-@helper
-def solo_guarantee(radius: float) -> float:
-    """h of :class:`ScaleFreeFTRL`."""
-    return radius * radius / 2.0 + 2.75 + 7.0 * radius
+    def regret_factor(self) -> float:
+        return self.radius * self.radius / 2.0 + 2.75 + 7.0 * self.radius
 
 
 class ConfidenceWeighted(Optimizer):

@@ -4,8 +4,6 @@ Every module here that defines ``LEARNERS``, a mapping from names to learners, i
 new file.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from typing import Any
@@ -17,7 +15,7 @@ from gappletron.kernel.spelling import set_numbers
 from gappletron.learners.learner import Learner
 
 # The files that are listed first; others follow in alphabetical order and need no entry here.
-ORDER = ("estimators", "gappletron", "banditron", "newtron", "soba", "gaptron", "perceptron", "second_order", "exp3")
+ORDER = ("estimators", "gappletron", "bandits", "gaptron", "perceptron", "exp3")
 
 
 def _registered() -> dict[str, Learner]:
@@ -38,11 +36,7 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
     >>> names()[:4]
     ['auto', 'partial-likelihood', 'squarecb-g', 'gapsmh']
     """
-    return [
-        name
-        for name, learner in REGISTERED.items()
-        if graph is None or not (_minds_costs(learner, graph) or learner.refusal(graph))
-    ]
+    return [name for name, learner in REGISTERED.items() if graph is None or _find_refusal(learner, graph) is None]
 
 
 def named(name: str) -> Learner:
@@ -55,9 +49,7 @@ def named(name: str) -> Learner:
     >>> named("gaphin")
     Gappletron(loss=Hinge(kappa=0.5), optimizer=AdaptiveOGD(scale=1.0), exploration=TopUp(gamma=1.0))
     """
-    if not isinstance(name, str):
-        raise unknown(name, "learner", names())
-    bare, given = read_numbers(name)
+    bare, given = read_numbers(str(name))
     if bare not in REGISTERED:
         raise unknown(bare, "learner", names())
     learner = REGISTERED[bare]
@@ -77,13 +69,7 @@ def find_learner(given: Any) -> Learner:
 
 def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:
     """Raise UserError if the learner cannot play the graph, before anything is compiled."""
-    if _minds_costs(learner, graph):
-        able = names(graph)
-        raise UserError(
-            f"{learner.name} cannot play the graph {graph.name!r} with costs, because it minimises mistakes: choose a "
-            f"learner that minimises cost{f', for example {listing(able)},' if able else ''} or leave the costs out"
-        )
-    reason = learner.refusal(graph)
+    reason = _find_refusal(learner, graph)
     if reason is not None:
         raise UserError(
             f"{learner.name} cannot play the graph {graph.name!r}: it {reason}; choose for example "
@@ -91,6 +77,8 @@ def check_can_play(learner: Learner, graph: FeedbackGraph) -> None:
         )
 
 
-def _minds_costs(learner: Learner, graph: FeedbackGraph) -> bool:
-    """Whether the graph has costs and the learner cannot minimise them."""
-    return graph.has_costs and not learner.uses_costs
+def _find_refusal(learner: Learner, graph: FeedbackGraph) -> str | None:
+    """Return why the learner cannot play the graph, as the end of a sentence that begins with its name, or None."""
+    if graph.has_costs and not learner.uses_costs:
+        return "minimises mistakes, and the graph has costs (leave them out to play it)"
+    return learner.refusal(graph)

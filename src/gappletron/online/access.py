@@ -1,197 +1,199 @@
 """Who may use a model when: one thread at a time, with every change logged before it is acknowledged."""
 
-from __future__ import annotations
-
-import contextlib
-import copy
 import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from gappletron.base.errors import UserError
-from gappletron.base.signals import held_back
-from gappletron.graphs.graph import FeedbackGraph
-from gappletron.online import events, transitions
-from gappletron.online.journal import Journal, Snapshot
-from gappletron.online.saved import FORMAT, Contents
-from gappletron.online.settings import find_versions
-from gappletron.play import player_files
+from gappletron.online import transitions
+from gappletron.online.contents import FORMAT, Contents
+from gappletron.online.journal import Snapshot
+from gappletron.online.store import Trouble
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Access:
-    """A lock around the contents of a model, and its journal, if it has one.
+class DurableModel:
+    """A model that one thread at a time uses, and whose changes are logged before they are acknowledged.
 
-    Where a signal handler raises in the middle of a change, the next one begins with :meth:`settle`: what has happened
+    Where a signal handler raises in the middle of a change, the next one begins with :meth:`_settle`: what has happened
     is read off the records.
     """
 
     def __init__(self, contents: Contents) -> None:
-        self.contents = contents
-        self.journal: Journal | None = None
-        self.lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
-        self.is_inside: Callable[[], bool] = self.lock._is_owned  # type: ignore[attr-defined]
-        """Return whether this thread is in the middle of a call or of a block of :meth:`hold`."""
-        self.is_changing = False
-        """Whether a change is being made; a handler that raises leaves it False."""
-        self._held_by: int | None = None
-        self.process = os.getpid()
+        self._contents = contents
+        self._lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
+        # Return whether this thread is in the middle of a call or of a block of :meth:`hold`.
+        self._is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
+        # Whether the thread that has the lock is in the middle of a call; a handler that raises leaves it
+        # False.
+        self._is_busy = False
+        # Whether the thread that has the lock is in a block of :meth:`hold`.
+        self._is_held = False
+        self._process = os.getpid()
 
-    def check_process(self) -> None:
-        """Refuse a copy of the process (fork): another thread may have held the lock, and the journal is not its."""
-        if self.process != os.getpid():
+    @property
+    def trouble(self) -> Trouble | None:
+        """What is wrong with the journal, also where no call has failed yet: a snapshot in the background that could
+        not be stored, or files that were removed. None where all is well, or where there is no journal.
+        """
+        return None if self._contents.journal is None else self._contents.journal.trouble
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _check_process(self) -> None:
+        """Refuse use in a forked child: the lock and the journal belong to the parent."""
+        if self._process != os.getpid():
             raise UserError(
-                "this process is a copy (fork) of the one that made the model, which goes on there: make or load a "
-                "model in this process"
+                "this process is a copy (fork) of the one that made the model: make or load a model in this process"
             )
 
-    def check_outside(self) -> None:
-        """Refuse a change in the middle of another one, unless a block of :meth:`hold` is all that is around it."""
-        if self.is_changing or self._held_by is None:
+    def _check_outside(self) -> None:
+        """Refuse a change in the middle of another call, unless a block of :meth:`hold` is all that is around it."""
+        if self._is_busy or not self._is_held:
             raise UserError(
                 "the model is in the middle of another call, which a signal handler has interrupted (or an x that runs "
-                "code of its own): there, it may be saved and looked at; act, learn, teach, forget, grow or add a "
-                "class after that call has ended"
+                "code of its own): there it may be saved and looked at; change it after that call has ended"
             )
 
-    def attach(self, journal: Journal, changes: dict[str, Any]) -> None:
-        """Log from now on, with these options changed. The session is new, so its name is logged first."""
-        receipts, player = self.contents.receipts, self.contents.player
-        names = ("pending", "pending_bytes", "pending_age")
-        receipts.set_limits(*(changes.get(name, kept) for name, kept in zip(names, receipts.limits, strict=True)))
-        opened = events.Opened(receipts.session.name, player.rounds, time.time(), find_versions(), receipts.limits)
-        limits = player.limits.changed(changes.get("min_propensity"), changes.get("budget", "keep"))
-        self.journal = journal
-        with self.lock:
-            journal.add_event(opened)
-            transitions.expire_overdue(self.contents, time.time(), journal)  # the limits may have changed
-            if limits != player.limits:
-                self.change(events.Limited(limits.to_dict(), time.time()))
-            self.publish()
-        journal.commit()
+    def _begin_change(self) -> None:
+        """Finish what was interrupted, and write what could not be written; at the beginning of every change."""
+        if self._contents.journal is not None and not self._is_held:  # a block must not be refused in its middle
+            self._contents.journal.check()
+        self._settle()
 
-    def settle(self) -> None:
-        """Bring to its end what a signal handler has interrupted; at the beginning of every change."""
-        journal, receipts = self.journal, self.contents.receipts
-        is_outside = self._held_by is None  # a block of hold() has begun with it, and must not be refused in its middle
-        if journal is not None:
-            journal.settle()
-            journal.refuse_gap()
-            if is_outside:
-                journal.check()
-        if (is_outside and receipts.age is not None) or not receipts.is_settled:
-            self._settle_receipts()
+    def _settle(self) -> None:
+        """Finish or drop what an interrupted call left behind: receipts wait or expire as the records say."""
+        contents, receipts = self._contents, self._contents.receipts
+        if contents.journal is not None:
+            contents.journal.drop_undone()  # first: what was announced and not done is announced again
+        if not receipts.is_settled or (receipts.limits.pending_age is not None and not self._is_held):
+            receipts.settle()
+            transitions.expire_overdue(contents, time.time())
 
-    def _settle_receipts(self) -> None:
-        """Let receipts wait, or expire, as an interrupted call would have done."""
-        if self.journal is not None:
-            self.journal.settle()  # first: what was announced and not done is announced again
-        self.contents.receipts.settle()
-        transitions.expire_overdue(self.contents, time.time(), self.journal)
+    def hold(self) -> AbstractContextManager[None]:
+        """Inside the block no other thread uses the model, and no call waits for the disk; :meth:`commit` does later.
 
-    def publish(self) -> None:
-        """Let what a change has logged be written, unless a block of :meth:`hold` goes on; at its end."""
-        if self.journal is not None:
-            self.journal.settle()
-            if self._held_by is None:
-                self.journal.publish()
+        What happens inside is logged together: after a crash all of it is there, or nothing. A server uses this: it
+        collects the requests that arrive while the disk is busy, and one write serves them all.
+        """
+        return _Block(self._hold())
 
-    def acknowledge(self) -> None:
-        """Wait until a change is stored; after it, without the lock."""
-        if self.journal is not None and self._held_by != threading.get_ident():
-            self.commit()
-
-    def change(self, event: events.Event, graphs: dict[int, FeedbackGraph] | None = None) -> None:
-        """Make a change that no record tells of, and log it: signals wait meanwhile."""
-        with held_back():
-            transitions.apply(self.contents, event, graphs or {})
-            if self.journal is not None:
-                with self.journal.noting_gaps():
-                    self.journal.add_event(event)
-
-    @contextlib.contextmanager
-    def hold(self) -> Iterator[None]:
-        """Let no other thread in, and no call wait for the disk; what happens inside is logged together."""
-        self.check_process()
-        if self.is_inside():
+    def _hold(self) -> Generator[None]:
+        self._check_process()
+        if self._is_inside():
             raise UserError("a hold() block was begun inside of another one or of a call: one block is enough")
-        with self.lock:
-            self.settle()
-            self._held_by = threading.get_ident()
+        with self._lock:
+            self._begin_change()
+            self._is_held = True
             try:
                 yield
             finally:
-                self._held_by = None
-                if not self.contents.receipts.is_settled:
-                    self._settle_receipts()
-                self.publish()
+                self._is_held = False
+                self._publish()
+
+    def _publish(self) -> None:
+        """Finish what an interrupted call left behind, and let all that has happened be written."""
+        try:
+            self._settle()
+        finally:
+            if self._contents.journal is not None:
+                self._contents.journal.publish()
 
     def commit(self) -> None:
-        """Return when everything up to now is stored."""
-        if self.journal is not None:
-            self.check_process()
-            self.journal.commit()
-            if self.journal.is_snapshot_due and not self.is_inside():
-                self.journal.put_snapshot_in_background(self._copy_state)
+        """Return when everything up to now is stored; after a full disk, try again to store it.
+
+        Every call does this by itself, except inside :meth:`hold`. Without a journal there is nothing to wait for.
+        """
+        self._check_process()
+        if self._contents.journal is not None and not self._is_inside():
+            with self._lock:
+                self._publish()
+        self._store()
+
+    def _store(self) -> None:
+        """Write what is published, without the lock; and a snapshot where it is time for one."""
+        journal = self._contents.journal
+        if journal is not None:
+            journal.commit()
+            if journal.is_snapshot_due and not self._is_inside():
+                journal.put_snapshot_in_background(self._copy_state)
 
     def checkpoint(self) -> None:
-        """Store a snapshot of the state now."""
-        self.check_process()
-        self._refuse_inside("checkpoint()")
-        if self.journal is None:
+        """Store a snapshot of the state now, so that opening again need not replay the log.
+
+        This happens by itself, in the background, once in `snapshot_every` events, and in :meth:`close`.
+        """
+        self._check_process()
+        if self._is_inside():
+            raise UserError("checkpoint() or close() was called in the middle of a call or of a hold() block")
+        if self._contents.journal is None:
             raise UserError("the model has no journal: use save(), or make it with Online.open()")
-        self.journal.put_snapshot(self._copy_state)
+        self._contents.journal.put_snapshot(self._copy_state)
 
     def close(self) -> None:
-        """Store a snapshot and let another process open the store."""
-        self.check_process()
-        journal = self.journal
-        if journal is not None and not journal.is_closed:
-            self._refuse_inside("close()")
-            try:
-                self.checkpoint()
-            finally:
-                journal.close()
+        """Store a snapshot and let another process open the folder; afterwards the model can only be looked at.
 
-    def _refuse_inside(self, name: str) -> None:
-        if self.is_inside():
-            raise UserError(f"{name} was called in the middle of a call or of a hold() block: call it afterwards")
+        Without a journal there is nothing to close.
+        """
+        self._check_process()
+        journal = self._contents.journal
+        if journal is not None:
+            try:
+                if not journal.is_closed:
+                    self.checkpoint()
+            finally:
+                if not self._is_inside():
+                    journal.close()
 
     def _copy_state(self) -> Snapshot:
         """Return a copy of the state for the journal, and what of the log need not be kept any more."""
-        with self.lock:
-            contents, journal = self.contents, self.journal
+        with self._lock:
+            contents, journal = self._contents, self._contents.journal
             assert journal is not None
-            journal.refuse_gap()  # a snapshot of what was not logged would not fit the log
-            if not contents.receipts.is_settled:
-                self._settle_receipts()
-            self.publish()
+            self._publish()
             at, rounds = journal.begin_part(), contents.player.rounds
             contents.marks.append((at, rounds))
-            header, arrays = player_files.describe(contents.player)
-            copied = {name: array.copy() for name, array in arrays.items()}
-            about, receipts = contents.describe_receipts()
             stop = None
             if journal.policy.keep_rows is not None:
                 last = rounds - journal.policy.keep_rows
                 stop = max((place for place, before in contents.marks if before <= last), default=0)
                 contents.marks = [mark for mark in contents.marks if mark[0] >= stop]
-            answers = copy.copy(contents.answers)
-            return Snapshot(at, FORMAT, header | about, copied | receipts, answers.to_arrays, stop)
+            header, arrays = contents.describe()
+            return Snapshot(at, FORMAT, header, {name: array.copy() for name, array in arrays.items()}, stop)
 
 
-class HasAccess(Protocol):
-    """What has an :class:`Access`."""
+class _Block:
+    """What :meth:`DurableModel.hold` returns: a generator as a context manager.
 
-    _access: Access
+    A signal handler may raise when the generator has taken the lock and before the block begins. Then the generator is
+    closed at once; contextlib would let it hold the lock for as long as the exception lives.
+    """
+
+    def __init__(self, generator: Generator[None]) -> None:
+        self._generator = generator
+
+    def __enter__(self) -> None:
+        try:
+            next(self._generator)
+        except BaseException:
+            self._generator.close()
+            raise
+
+    def __exit__(self, *error: object) -> None:
+        self._generator.close()
 
 
-M = TypeVar("M", bound=HasAccess)
+M = TypeVar("M", bound=DurableModel)
 
 
 def changing(method: Callable[Concatenate[M, P], T]) -> Callable[Concatenate[M, P], T]:
@@ -199,24 +201,23 @@ def changing(method: Callable[Concatenate[M, P], T]) -> Callable[Concatenate[M, 
 
     @functools.wraps(method)
     def call(self: M, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        access = self._access
-        if access.process != os.getpid():
-            access.check_process()
-        if access.is_inside():
-            access.check_outside()
-        with access.lock:
-            access.is_changing = True
+        contents = self._contents
+        self._check_process()
+        if self._is_inside():
+            self._check_outside()
+        with self._lock:
+            self._is_busy = True
             try:
-                receipts = access.contents.receipts
-                if access.journal is not None or not receipts.is_settled or receipts.age is not None:
-                    access.settle()
+                receipts = contents.receipts
+                if contents.journal is not None or not receipts.is_settled or receipts.limits.pending_age is not None:
+                    self._begin_change()
                 result = method(self, *args, **kwargs)
-                if access.journal is not None:
-                    access.publish()
+                if contents.journal is not None and not self._is_held:
+                    contents.journal.publish()
             finally:
-                access.is_changing = False
-        if access.journal is not None:
-            access.acknowledge()
+                self._is_busy = False
+        if contents.journal is not None and not self._is_inside():
+            self._store()
         return result
 
     return call
@@ -227,9 +228,12 @@ def looking(method: Callable[Concatenate[M, P], T]) -> Callable[Concatenate[M, P
 
     @functools.wraps(method)
     def call(self: M, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        access = self._access
-        access.check_process()
-        with access.lock:
-            return method(self, *args, **kwargs)
+        self._check_process()
+        with self._lock:
+            was_busy, self._is_busy = self._is_busy, True
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                self._is_busy = was_busy
 
     return call

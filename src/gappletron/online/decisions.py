@@ -5,6 +5,8 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
+import functools
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -15,25 +17,26 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from gappletron.base import files
-from gappletron.base.errors import Damaged, UserError
+from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events
+from gappletron.online.contents import FORMAT
 from gappletron.online.events import Event
 from gappletron.online.store import Log, read_store
+from gappletron.play.archive import decode_graph
 from gappletron.play.limits import Limits
-from gappletron.play.saved import graph_from
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH = 10_000
 WAITING, EXPIRED = -4, -3
+# What became of a round, by what stands in place of the position of its label; 0 is for all positions.
 STATUSES = {WAITING: "waiting", 0: "seen", -1: "unseen", events.FORGOTTEN_LABEL: "forgotten", EXPIRED: "expired"}
-"""What became of a round, by what stands in place of the position of its label; 0 is for all positions."""
 
 
 def schema() -> pa.Schema:
-    """The columns of the table."""
+    """Return the columns of the table."""
     import pyarrow as pa
 
     moment = pa.timestamp("us", tz="UTC")
@@ -60,7 +63,7 @@ def schema() -> pa.Schema:
 
 
 def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
-    """The decisions of a journal with their feedback, in batches of 10,000 rows (:func:`schema`).
+    """Return the decisions of a journal with their feedback, in batches of 10,000 rows (:func:`schema`).
 
     Another process may be writing to the journal. Memory: a batch, a segment of the log, and 12 bytes per round.
 
@@ -76,27 +79,26 @@ def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     """
     import pyarrow as pa
 
-    reader = read_store(folder)
-    feedback = _Feedback(reader)
+    rows = _make_rows(read_store(folder))
+    while batch := list(itertools.islice(rows, BATCH)):
+        yield pa.RecordBatch.from_pylist(batch, schema=schema())
+
+
+def _make_rows(reader: Log) -> Iterator[dict[str, Any]]:
+    """Return the rows of the table."""
+    feedback, session = _Feedback(reader), ""
     graphs: dict[int, FeedbackGraph] = {}
-    session = ""
-    rows: list[dict[str, Any]] = []
-    for event in _events(reader):
+    for _, event in reader.events():
         match event:
             case events.GraphMade(version, document):
-                graphs[version] = graph_from(document)
+                graphs[version] = decode_graph(document)
             case events.Opened(name):
                 session = name
             case events.Decided(round) if round < len(feedback.labels):
-                rows.append(_row(event, graphs[event.graph], session, feedback))
-        if len(rows) == BATCH:
-            yield pa.RecordBatch.from_pylist(rows, schema=schema())
-            rows = []
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema=schema())
+                yield _make_row(event, graphs[event.graph], session, feedback)
 
 
-def _row(event: events.Decided, graph: FeedbackGraph, session: str, feedback: _Feedback) -> dict[str, Any]:
+def _make_row(event: events.Decided, graph: FeedbackGraph, session: str, feedback: _Feedback) -> dict[str, Any]:
     label, features = feedback.labels[event.round], event.features
     return {
         "id": f"{session}-{event.round}",
@@ -118,15 +120,6 @@ def _row(event: events.Decided, graph: FeedbackGraph, session: str, feedback: _F
     }
 
 
-def _events(reader: Log) -> Iterator[Event]:
-    try:
-        yield from (event for _, event in reader.events())
-    except Damaged:
-        raise UserError(
-            f"an event in the journal in {reader.name!r} is damaged: see gappletron journal --help"
-        ) from None
-
-
 class _Feedback:
     """What became of each round, from a pass over the whole log: its label, or what stands in its place, and when.
 
@@ -135,7 +128,7 @@ class _Feedback:
 
     def __init__(self, reader: Log, also: Callable[[Event], None] | None = None) -> None:
         self.labels, self.times = array.array("i"), array.array("d")
-        for event in _events(reader):
+        for _, event in reader.events():
             match event:
                 case events.Decided(round):
                     self._note(round, 0.0, WAITING)
@@ -154,7 +147,7 @@ class _Feedback:
 
 
 def export(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
-    """Write the decisions of a journal to a Parquet or CSV file; the number of rows.
+    """Write the decisions of a journal to a Parquet or CSV file; return the number of rows.
 
     In CSV the lists are JSON.
     """
@@ -173,13 +166,13 @@ def export(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
             writer = csv.CSVWriter(file, pa.schema(flat))
         with writer:
             for batch in read_decisions(folder):
-                writer.write_batch(batch if suffix == ".parquet" else _flat(batch))
+                writer.write_batch(batch if suffix == ".parquet" else _flatten(batch))
                 rows += batch.num_rows
     return rows
 
 
-def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with its lists as JSON."""
+def _flatten(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with its lists as JSON."""
     import pyarrow as pa
 
     columns = [
@@ -202,23 +195,22 @@ class Summary:
 
     bytes: int
     snapshots: int
-    since_snapshot: int = 0
-    limits: Limits = field(default_factory=Limits)
-    spent: float | None = None
     rounds: int = 0
     statuses: dict[str, int] = field(default_factory=dict)
-    compacted: int = 0
-    taught: int = 0
     events: int = 0
+    since_snapshot: int = 0
+    taught: int = 0
+    compacted: int = 0
     first: float | None = None
     last: float | None = None
-    versions: dict[str, str] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    spent: float | None = None
     waiting: list[Any] | None = None
+    versions: dict[str, str] = field(default_factory=dict)
 
     def add(self, event: Event) -> None:
         """Count an event."""
         self.events += 1
-        self.since_snapshot += 1
         match event:
             case events.Decided():
                 self.first, self.last = (event.time if self.first is None else self.first), event.time
@@ -227,32 +219,25 @@ class Summary:
                 self.taught += 1
             case events.Opened():
                 self.versions, self.waiting = event.versions, event.limits
-            case events.Limited(limits=found) if self.since_snapshot > 0:
-                limits = Limits.from_dict(found)
-                self.spent = self.spent if limits.budget == self.limits.budget else None
-                self.limits = limits
+            case events.Limited():
+                self.limits = Limits.from_dict(event.limits)
 
 
-def summary(folder: str | os.PathLike[str]) -> Summary:
+def summarise(folder: str | os.PathLike[str]) -> Summary:
     """Count what a journal holds; another process may be writing to it."""
-    from gappletron.online.saved import FORMAT
-
     reader = read_store(folder)
-    found = Summary(reader.nbytes, len(reader.snapshots()))
-    for at in reversed(reader.snapshots()):
-        with contextlib.suppress(UserError):  # a damaged one: then the one before it
-            found.limits, found.spent = reader.read_snapshot(at, FORMAT, _read_limits)
-            found.since_snapshot = -at
-            break
+    snapshots = reader.snapshots()
+    found = Summary(reader.nbytes, len(snapshots))
     labels = _Feedback(reader, found.add).labels
-    found.rounds = len(labels)
+    found.rounds, found.since_snapshot = len(labels), max(0, found.events - max(snapshots, default=0))
     numbers = collections.Counter(min(label, 0) for label in labels)
     found.statuses = {name: numbers[code] for code, name in STATUSES.items()}
-    found.since_snapshot = max(0, found.since_snapshot)
+    with contextlib.suppress(UserError):  # the newest snapshot is damaged
+        found.spent = reader.read_snapshot(max(snapshots), FORMAT, functools.partial(_read_spent, found.limits))
     return found
 
 
-def _read_limits(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[Limits, float | None]:
-    """Return the limits on exploration of a saved model, and what it had cost."""
-    limits = Limits.from_dict(header["limits"])
-    return limits, None if limits.budget is None else float(arrays["limits.spending.spent"][1])
+def _read_spent(limits: Limits, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> float | None:
+    """Return what exploration had cost in a saved model with this budget; None where it had another."""
+    is_same = limits.budget is not None and limits.to_dict()["budget"] == header["limits"]["budget"]
+    return float(arrays["limits.spending.spent"][1]) if is_same else None

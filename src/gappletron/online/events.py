@@ -5,14 +5,12 @@ answers are packed, the others are JSON. Numbers are little-endian. Classes and 
 the round, whose version the event names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
 import struct
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +19,18 @@ from gappletron.base.errors import Damaged
 from gappletron.kernel.types import Floats
 
 HEAD = struct.Struct("<BI")
+# Kind, length, time, graph, flags, and the size of the row; then the row, and what was decided.
 DECISION = struct.Struct("<BIdqBI")
-"""Kind, length, time, graph, flags, and the size of the row; then the row, and what was decided."""
 FEEDBACK = struct.Struct("<BIqdi")
 TEACHING = struct.Struct("<didI")
 ANSWER = struct.Struct("<dHH")
+# The numbers before the probabilities: the round, the action, and the greedy class.
 BEFORE = 3
-"""The numbers before the probabilities: the round, the action, and the greedy class."""
+# Flags of a decision: the action was another model's; a hash stands for the features.
 FOLLOWED, HASHED = 1, 2
-"""Flags of a decision: the action was another model's; a hash stands for the features."""
 HASH_BYTES = 16
+# In place of a label: no feedback will come. -1 stands for a label that the graph hid.
 FORGOTTEN_LABEL = -2
-"""In place of a label: no feedback will come. -1 stands for a label that the graph hid."""
 
 
 class Features(NamedTuple):
@@ -46,11 +44,10 @@ class Features(NamedTuple):
         """Return the row, or its digest."""
         return self.digest or self.indices.tobytes() + self.values.tobytes()
 
-    def hashed(self) -> Features:
+    def hashed(self) -> "Features":
         """Return a hash in place of the row."""
-        return (
-            self if self.digest else Features(digest=hashlib.blake2b(self.to_bytes(), digest_size=HASH_BYTES).digest())
-        )
+        made = self.digest or hashlib.blake2b(self.to_bytes(), digest_size=HASH_BYTES).digest()
+        return Features(digest=made)
 
 
 class Opened(NamedTuple):
@@ -142,8 +139,8 @@ class Answered(NamedTuple):
 
 
 Event: TypeAlias = Opened | GraphMade | Decided | Fed | Expired | Taught | Added | Grown | Answered | Limited
-KINDS: tuple[Any, ...] = (Opened, GraphMade, Decided, Fed, Expired, Taught, Added, Grown, Answered, Limited)
-"""The number of an event's kind is its place here, from 1."""
+# The number of an event's kind is its place here, from 1.
+KINDS: tuple[Any, ...] = get_args(Event)
 DECIDED, FED = KINDS.index(Decided) + 1, KINDS.index(Fed) + 1
 
 

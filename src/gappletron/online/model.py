@@ -10,9 +10,8 @@ import functools
 import math
 import time
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from os import PathLike
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
@@ -24,22 +23,42 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
-from gappletron.online import events, inputs, transitions
-from gappletron.online.access import Access, changing, looking
-from gappletron.online.journal import Journal, Policy
-from gappletron.online.opening import check_place, open_contents, read_model
-from gappletron.online.receipts import Receipt, Receipts, Unseen
-from gappletron.online.saved import FORMAT, Contents
-from gappletron.online.store import Store, Trouble, open_store
-from gappletron.play import saved
+from gappletron.online import events, transitions
+from gappletron.online.access import DurableModel, changing, looking
+from gappletron.online.contents import FORMAT, TOGETHER, Contents
+from gappletron.online.journal import Policy
+from gappletron.online.opening import open_contents, read_model
+from gappletron.online.receipts import Receipt, Receipts, Unseen, WaitingLimits
+from gappletron.online.store import Store
+from gappletron.play import archive
+from gappletron.play.checks import check_distribution
 from gappletron.play.limits import Budget, Limits
 from gappletron.play.monitor import Monitor
+from gappletron.play.monitor_state import NoWatch
 from gappletron.play.options import Options, takes_options
 from gappletron.play.player import Player
-from gappletron.play.watch import NoWatch
+
+T = TypeVar("T")
 
 
-class Online:
+class FromPlayer(Generic[T]):
+    """A property of a model that is the one of its player with the same name."""
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Any, owner: type) -> T:
+        found: Any = self if model is None else getattr(model._player, self.name)
+        return found
+
+    def __set__(self, model: Any, value: Any) -> None:
+        raise AttributeError(f"{self.name} of a model cannot be set")
+
+
+class Online(DurableModel):
     """A learner in front of a real stream.
 
     :param learner: a learner, or the name of one; ``"auto"`` is the default (docs, page Default).
@@ -78,18 +97,18 @@ class Online:
         encoder: Encoder | None = None,
         **options: Any,
     ) -> None:
-        self._adopt(Access(Contents.make(learner, graph, features, encoder, **options)))
+        self._adopt(Contents.make(learner, graph, features, encoder, **options))
 
-    def _adopt(self, access: Access) -> None:
-        """Be the model that this gives access to; machine code is made now rather than in a round."""
-        self._access, self._contents = access, access.contents
-        self._player, self._receipts = access.contents.player, access.contents.receipts
+    def _adopt(self, contents: Contents) -> None:
+        """Be the model with these contents; machine code is made now rather than in a round."""
+        super().__init__(contents)
+        self._player, self._receipts = contents.player, contents.receipts
         self._player.engine.compile_rounds()
 
     @classmethod
-    def _of(cls, access: Access) -> Online:
+    def _from_contents(cls, contents: Contents) -> Online:
         model = cls.__new__(cls)
-        model._adopt(access)
+        model._adopt(contents)
         return model
 
     def __repr__(self) -> str:
@@ -98,36 +117,29 @@ class Online:
 
     @classmethod
     def from_player(cls, player: Player, encoder: Encoder | None = None) -> Online:
-        """A model around a player, which goes on where the player is."""
+        """Return a model around a player, which goes on where the player is."""
         if encoder is not None and encoder.features != player.features:
-            raise UserError(
-                f"the encoder has {encoder.features} features and the player {player.features}: make the player with "
-                "features=encoder.features"
-            )
-        limits = Options()
-        receipts = Receipts(player.rounds, limits.pending, limits.pending_bytes, limits.pending_age)
-        return cls._of(Access(Contents(player, encoder, receipts)))
+            raise UserError("the encoder and the player differ in features: make Player(features=encoder.features)")
+        receipts = Receipts(player.rounds, WaitingLimits.select(Options()))
+        return cls._from_contents(Contents(player, encoder, receipts))
 
     # ------------------------------------------------------------------------------------------------------ what it is
+
+    learner = FromPlayer[Learner]("The learner with all its numbers.")
+    graph = FromPlayer[FeedbackGraph]("The feedback graph of rounds for which no other is given.")
+    limits = FromPlayer[Limits]("The limits on the exploration.")
+    rounds = FromPlayer[int]("The number of actions taken so far.")
+    features = FromPlayer[int]("The number of features that the state has at present.")
+    feature_limit = FromPlayer[int | None]("The most features of a model that grows; None where their number is fixed.")
 
     @property
     def player(self) -> Player:
         """The player underneath, for playing in bulk; it is not locked, so let no other thread use the model
         meanwhile. A model with a journal has none to show: what it played would not be logged.
         """
-        if self._access.journal is not None:
+        if self._contents.journal is not None:
             raise UserError("nothing that the player of a model with a journal plays is logged: save and load a copy")
         return self._player
-
-    @property
-    def learner(self) -> Learner:
-        """The learner with all its numbers."""
-        return self._player.learner
-
-    @property
-    def graph(self) -> FeedbackGraph:
-        """The feedback graph of rounds for which no other is given."""
-        return self._player.graph
 
     @property
     def encoder(self) -> Encoder | None:
@@ -137,29 +149,12 @@ class Online:
     @encoder.setter
     def encoder(self, encoder: Encoder | None) -> None:
         """Set another encoder with as many features, such as one that declares more columns."""
-        if self._access.journal is not None:
+        given, contents = encoder, self._contents
+        if contents.journal is not None:
             raise UserError("the encoder of a model with a journal cannot be replaced: make another model")
-        self._contents.replace_encoder(encoder)
-
-    @property
-    def feature_limit(self) -> int | None:
-        """The most features of a model that grows; None where their number is fixed."""
-        return self._player.feature_limit
-
-    @property
-    def features(self) -> int:
-        """The number of features that the state has at present."""
-        return self._player.features
-
-    @property
-    def rounds(self) -> int:
-        """The number of actions taken so far."""
-        return self._player.rounds
-
-    @property
-    def limits(self) -> Limits:
-        """The limits on the exploration."""
-        return self._player.limits
+        if contents.encoder is None or given is None or given.features != self.features:
+            raise UserError("an encoder can only replace one with as many features: make another model")
+        contents.encoder = given
 
     @property
     @looking
@@ -177,13 +172,12 @@ class Online:
     def waiting(self) -> int:
         """How many receipts wait for feedback: the length of :attr:`pending`, without making it."""
         receipts = self._receipts
-        return min(len(receipts.pending), receipts.limit) if receipts.is_settled else len(self.pending)
+        return len(receipts.pending) if receipts.is_settled else len(self.pending)
 
     @property
-    def pending_limits(self) -> tuple[int, int, float | None]:
+    def pending_limits(self) -> WaitingLimits:
         """How many receipts may wait, how much memory they may take, and for how many seconds each may wait."""
-        limit, limit_bytes, age = self._receipts.limits
-        return limit, limit_bytes, age
+        return self._receipts.limits
 
     @property
     @looking
@@ -192,13 +186,6 @@ class Online:
         if isinstance(self._player.watch, NoWatch):
             raise UserError("the model is not monitored: make it with Online(..., monitor=True)")
         return Monitor(self._player)
-
-    @property
-    def trouble(self) -> Trouble | None:
-        """What is wrong with the journal, also where no call has failed yet: a snapshot in the background that could
-        not be stored, or files that were removed. None where all is well, or where there is no journal.
-        """
-        return None if self._access.journal is None else self._access.journal.trouble
 
     @property
     @looking
@@ -217,14 +204,14 @@ class Online:
         :param graph: the feedback graph of this round, where it is not the model's own: any graph over the same
             classes and actions. No theorem of the paper covers a graph that changes.
         """
-        return self._decide(inputs.check_row(self._contents, x), graph, time.time())
+        return self._decide(self._contents.check_row(x), graph, time.time())
 
     def _decide(
         self, vector: Vector, graph: FeedbackGraph | None, now: float, followed: tuple[int, Any] | None = None
     ) -> Receipt:
-        receipt = transitions.decide(self._contents, vector, graph, now, self._access.journal, followed)
-        if not self._receipts.is_settled or self._receipts.age is not None:
-            transitions.expire_overdue(self._contents, now, self._access.journal)
+        receipt = transitions.decide(self._contents, vector, graph, now, followed)
+        if not self._receipts.is_settled or self._receipts.limits.pending_age is not None:
+            transitions.expire_overdue(self._contents, now)
         return receipt
 
     @changing
@@ -236,17 +223,17 @@ class Online:
         :param X: rows as those of :meth:`act`. For a model with an encoder also a frame of pandas or polars or a table
             of Arrow; for one without also a SciPy sparse matrix, which is the fastest.
         """
-        rows, now = inputs.check_rows(self._contents, X), time.time()
+        rows, now = self._contents.check_rows(X), time.time()
         if not isinstance(rows, Vectors):
             return [self._decide(vector, graph, now) for vector in rows]
         with held_back():
-            receipts = transitions.decide_many(self._contents, rows, graph, now, self._access.journal)
-            transitions.expire_overdue(self._contents, now, self._access.journal)
+            receipts = transitions.decide_many(self._contents, rows, graph, now)
+            transitions.expire_overdue(self._contents, now)
         return receipts
 
     @changing
     def follow(self, x: Any, action: Label, probabilities: Any, graph: FeedbackGraph | None = None) -> Receipt:
-        """A round in which another model has decided: this one is its shadow, and learns from the same feedback.
+        """Play a round in which another model has decided: this one is its shadow, and learns from the same feedback.
 
         Its monitor estimates what its own predictions would have led to.
 
@@ -255,14 +242,17 @@ class Online:
         :param probabilities: with which the other drew it, of all actions; those of its receipt.
         """
         position = self.graph.action_index(action)
-        return self._decide(inputs.check_row(self._contents, x), graph, time.time(), (position, probabilities))
+        chances = check_distribution(probabilities, self.graph.n_actions)  # before the state grows
+        if chances[position] <= 0.0:
+            raise UserError(f"{action!r} has the probability 0: give the probabilities that it was drawn with")
+        return self._decide(self._contents.check_row(x), graph, time.time(), (position, chances))
 
     @changing
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
         """Take in the feedback of one action: the label, or UNSEEN where the round is over and the graph hid it."""
         waiting = self._receipts.find(receipt, self._player)
-        position = inputs.check_label(self._contents, waiting, label)
-        transitions.learn(self._contents, waiting, position, time.time(), self._access.journal)
+        position = self._contents.check_label(waiting, label)
+        transitions.learn(self._contents, waiting, position, time.time())
 
     @changing
     def learn_many(self, feedback: Iterable[tuple[Receipt | str, Label | Unseen]]) -> None:
@@ -270,13 +260,13 @@ class Online:
 
         All are checked before the first is learned from: where one is refused, nothing is learned.
         """
-        found, now = inputs.check_feedback(self._contents, feedback), time.time()
-        if len(found) >= inputs.TOGETHER:
+        found, now = self._contents.check_feedback(feedback), time.time()
+        if len(found) >= TOGETHER and all(receipt.graph is self.graph for receipt, _ in found):
             with held_back():
-                transitions.learn_many(self._contents, found, now, self._access.journal)
+                transitions.learn_many(self._contents, found, now)
         else:
             for receipt, position in found:
-                transitions.learn(self._contents, receipt, position, now, self._access.journal)
+                transitions.learn(self._contents, receipt, position, now)
 
     @changing
     def teach(self, x: Any, label: Label, propensity: float | None = None) -> None:
@@ -290,14 +280,15 @@ class Online:
         :param propensity: the probability with which the label was observed; by default 1.
         """
         known = math.nan if propensity is None else number(propensity, "propensity", above=0.0, most=1.0)
-        position, vector = self.graph.class_index(label), inputs.check_row(self._contents, x)
-        self._access.change(events.Taught(time.time(), position, known, events.Features(vector.indices, vector.values)))
+        position, vector = self.graph.class_index(label), self._contents.check_row(x)
+        row = events.Features(vector.indices, vector.values)
+        transitions.change(self._contents, events.Taught(time.time(), position, known, row))
 
     @changing
     def forget(self, receipt: Receipt | str) -> None:
         """Stop waiting for the feedback of an action, since none will come; nothing is learned."""
         waiting = self._receipts.find(receipt, self._player)
-        transitions.forget(self._contents, waiting, time.time(), self._access.journal)
+        transitions.forget(self._contents, waiting, time.time())
 
     @looking
     def receipt(self, id: str) -> Receipt:
@@ -310,38 +301,46 @@ class Online:
 
         :param graph: as that of :meth:`act`; it matters to learners that use its costs.
         """
-        vector = inputs.check_row_to_predict(self._contents, x)
+        vector = self._contents.check_row_to_predict(x)
         return self.graph.classes[self._player.predict(vector, graph)]
 
     @looking
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> list[Label]:
-        """The greedy class of every row of a dense array, a sparse matrix or a frame of numbers; with an encoder, of
-        every record of a frame or a list.
+        """Return the greedy class of every row of a dense array, a sparse matrix or a frame of numbers.
+
+        With an encoder: of every record of a frame or a list.
         """
-        found = self._player.predict_many(inputs.encode_rows(self._contents, X), graph)
+        found = self._player.predict_many(self._contents.encode_rows(X), graph)
         return [self.graph.classes[position] for position in found]
 
     @looking
     def scores(self, X: Any) -> Floats:
         """Return the scores of every row, one column per class; most learners predict that of the largest."""
-        return self._player.scores(inputs.encode_rows(self._contents, X))
+        return self._player.scores(self._contents.encode_rows(X))
 
     @looking
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of every label, one column per class of the graph; see :meth:`Player.predict_proba`."""
-        return self._player.predict_proba(inputs.encode_rows(self._contents, X))
+        """Return the probability of every label, one column per class; see :meth:`Player.predict_proba`."""
+        return self._player.predict_proba(self._contents.encode_rows(X))
 
     @looking
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """Return the probability of every action, one column per action of the graph, if the row came next."""
-        return self._player.probabilities(inputs.encode_rows(self._contents, X), graph)
+        return self._player.probabilities(self._contents.encode_rows(X), graph)
 
     @looking
     def compile_batches(self) -> None:
         """Compile, or load from the cache, what :meth:`act_many` and :meth:`learn_many` need, before many rows come in;
         nothing is played.
         """
-        transitions.compile_batches(self._contents)
+        from scipy.sparse import csr_array
+
+        nothing = self._player.check_many(csr_array((0, 1)))
+        assert nothing is not None
+        self._player.draw_many(nothing)
+        self._player.learn_many([], [])
+        if self.encoder is not None:
+            self.encoder.encode_many(["word"])
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -364,8 +363,8 @@ class Online:
         Receipts that wait can still be learned from: they did not reveal the new class.
         """
         graph = self.graph.with_class(name, reveals, revealed_by, costs)
-        version = 0 if self._access.journal is None else self._access.journal.version_of(graph)
-        self._access.change(events.Added(version, time.time()), {version: graph})
+        version = 0 if self._contents.journal is None else self._contents.journal.find_version(graph)
+        transitions.change(self._contents, events.Added(version, time.time()), {version: graph})
         self._player.engine.compile_rounds()
 
     @changing
@@ -374,7 +373,7 @@ class Online:
         if self.encoder is not None:
             raise UserError("the number of features is the encoder's: make a model with Encoder(features=...)")
         most = MOST_FEATURES if self.feature_limit is None else self.feature_limit
-        self._access.change(events.Grown(whole(features, "features", least=self.features, most=most)))
+        transitions.change(self._contents, events.Grown(whole(features, "features", least=self.features, most=most)))
 
     @changing
     def set_limits(self, *, min_propensity: float | None = None, budget: Budget | str | None = "keep") -> None:
@@ -383,7 +382,7 @@ class Online:
         A new budget starts with nothing spent.
         """
         limits = self.limits.changed(min_propensity, budget)
-        self._access.change(events.Limited(limits.to_dict(), time.time()))
+        transitions.change(self._contents, events.Limited(limits.to_dict(), time.time()))
         self._player.engine.compile_rounds()
 
     # ---------------------------------------------------------------------------------------------- journal
@@ -424,17 +423,8 @@ class Online:
         policy = Policy(durability, snapshot_every, keep_rows)
         named = {"learner": learner, "graph": graph, "features": features}
         given = {name: value for name, value in named.items() if value is not None} | options
-        begun = _copy_start(start, given)
-        check_place(folder, may_be_new=graph is not None or start is not None)
-        store = open_store(folder)
-        try:
-            contents, changes = open_contents(store, given, begun, tuple(pieces))
-            access = Access(contents)
-            access.attach(Journal(store, policy), changes)
-        except BaseException:
-            store.close()
-            raise
-        return cls._of(access)
+        contents = open_contents(folder, policy, given, _copy_start(start, given), tuple(pieces))
+        return cls._from_contents(contents)
 
     @classmethod
     def from_journal(
@@ -445,29 +435,14 @@ class Online:
         stop: int | None = None,
         pieces: Iterable[type[Piece]] = (),
     ) -> Online:
-        """A copy in memory of the model in a folder, which stays as it is; another process may have it open.
+        """Return a copy in memory of the model in a folder, which stays as it is; another process may have it open.
 
         :param replay: from the ``"last"`` snapshot, or from the ``"first"``, which does everything again that was ever
             logged. Both lead to the same bits.
         :param stop: replay the events before this number only.
         :param pieces: as that of :meth:`open`.
         """
-        return cls._of(Access(read_model(folder, replay, stop, tuple(pieces))))
-
-    def hold(self) -> AbstractContextManager[None]:
-        """Inside the block no other thread uses the model, and no call waits for the disk; :meth:`commit` does later.
-
-        What happens inside is logged together: after a crash all of it is there, or nothing. A server uses this: it
-        collects the requests that arrive while the disk is busy, and one write serves them all.
-        """
-        return self._access.hold()
-
-    def commit(self) -> None:
-        """Return when everything up to now is stored; after a full disk, try again to store it.
-
-        Every call does this by itself, except inside :meth:`hold`. Without a journal there is nothing to wait for.
-        """
-        self._access.commit()
+        return cls._from_contents(read_model(folder, replay, stop, tuple(pieces)))
 
     @changing
     def remember(self, key: str, fingerprint: bytes, answer: bytes) -> None:
@@ -475,32 +450,12 @@ class Online:
 
         Inside :meth:`hold` it is logged together with what the request did.
         """
-        self._access.change(events.Answered(time.time(), key, fingerprint, answer))
+        transitions.change(self._contents, events.Answered(time.time(), key, fingerprint, answer))
 
     @looking
     def recall(self, key: str, fingerprint: bytes) -> bytes | None:
         """Return the answer kept under this key, None where there is none; a UserError for another fingerprint."""
         return self._contents.answers.find(key, fingerprint)
-
-    def checkpoint(self) -> None:
-        """Store a snapshot of the state now, so that opening again need not replay the log.
-
-        This happens by itself, in the background, once in `snapshot_every` events, and in :meth:`close`.
-        """
-        self._access.checkpoint()
-
-    def close(self) -> None:
-        """Store a snapshot and let another process open the folder; afterwards the model can only be looked at.
-
-        Without a journal there is nothing to close.
-        """
-        self._access.close()
-
-    def __enter__(self) -> Online:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 
@@ -510,15 +465,15 @@ class Online:
 
         It replaces an older one at once or not at all. A loaded model goes on bit for bit.
         """
-        saved.write(path, FORMAT, *self._contents.describe())
+        archive.write(path, FORMAT, *self._contents.describe())
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Online:
         """Read what :meth:`save` wrote; `pieces` are the classes of your own that the learner is made of."""
-        return cls._of(Access(saved.read(path, FORMAT, functools.partial(Contents.build, pieces))))
+        return cls._from_contents(archive.read(path, FORMAT, functools.partial(Contents.build, pieces)))
 
     def differences(self, other: Online) -> list[str]:
-        """The names of the parts of the state in which another model differs, bit for bit; none where they are equal.
+        """Return the names of the parts of the state in which another model differs, bit for bit.
 
         The times of waiting receipts and the names of sessions are not compared.
         """
@@ -536,7 +491,7 @@ class Online:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A copy or an unpickled model is another model: its new receipts must not be taken for those of the first.
-        self._adopt(Access(state["contents"]))
+        self._adopt(state["contents"])
         self._receipts.start_session(self.rounds)
 
 

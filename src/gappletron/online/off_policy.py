@@ -13,8 +13,7 @@ Their intervals are those of the normal approximation. The interval by betting i
 it holds for every n at once, without an approximation, and labels of propensity 0 enter it with their worst case.
 """
 
-from __future__ import annotations
-
+import array
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.checks import number, whole
-from gappletron.base.errors import Damaged, UserError
+from gappletron.base.errors import UserError
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
@@ -33,14 +32,14 @@ from gappletron.learners.learner import Learner
 from gappletron.online import events
 from gappletron.online.opening import check_row, read_model
 from gappletron.online.store import read_store
-from gappletron.play.history import aligned
+from gappletron.play.archive import decode_graph
+from gappletron.play.history import align_table
 from gappletron.play.monitor import Estimate, Monitor
 from gappletron.play.player import Player
-from gappletron.play.saved import graph_from
 from gappletron.play.turns import Turn
 
+# Events between two calls that show the progress.
 SHOW_EVERY = 1000
-"""Events between two calls that show the progress."""
 TARGETS = ("policy error", "greedy error", "policy cost", "greedy cost")
 
 
@@ -95,7 +94,7 @@ class Evaluation:
             (each.target, each.method, *("-" if x is None else f"{x:.4f}" for x in (each.value, each.low, each.high)))
             for each in self.estimates
         ]
-        lines = [head, *aligned(("", "method", "estimate", "low", "high"), rows)]
+        lines = [head, *align_table(("", "method", "estimate", "low", "high"), rows)]
         reasons = [
             f"in {self.unsupported:,} rounds some label had the propensity 0" if self.unsupported else "",
             f"{self.missing:,} rounds would have shown something and got no feedback" if self.missing else "",
@@ -137,15 +136,11 @@ def evaluate_off_policy(
     """
     alpha = number(alpha, "alpha", above=0.0, most=0.5)
     follower = _Follower(folder, learner, whole(first, "first"), whole(seed, "the seed"))
-    log = read_store(folder)
-    try:
-        for place, event in log.events():
-            follower.follow(event)
-            if show is not None and place % SHOW_EVERY == 0:
-                show(follower.rounds, None)
-    except (Damaged, KeyError):
-        raise UserError(f"an event in the journal in {log.name!r} is damaged: restore the folder from a copy") from None
-    return follower.evaluation(alpha)
+    for place, event in read_store(folder).events():
+        follower.follow(event)
+        if show is not None and place % SHOW_EVERY == 0:
+            show(follower.rounds, None)
+    return follower.evaluate(alpha)
 
 
 class _Follower:
@@ -161,13 +156,14 @@ class _Follower:
         self.graphs: dict[int, FeedbackGraph] = {}
         self.waiting: dict[int, tuple[Turn, Floats]] = {}
         self.rounds = self.judged = self.unsupported = self.missing = 0
-        self.sums = {target: np.zeros(8) for target in TARGETS}
+        # The weight, the value u and the expected value m of every judged round.
+        self.values = {target: array.array("d") for target in TARGETS}
 
     def follow(self, event: events.Event) -> None:
         """Go on by one event of the log."""
         match event:
             case events.GraphMade(version, document):
-                self.graphs[version] = graph_from(document)
+                self.graphs[version] = decode_graph(document)
             case events.Decided() if event.round >= self.first:
                 self._decide(event)
             case events.Fed(serial, _, label) if serial in self.waiting:
@@ -190,7 +186,9 @@ class _Follower:
 
     def _decide(self, event: events.Decided) -> None:
         """Let the learner say what it would do, and follow what was done."""
-        graph, player = self.graphs[event.graph], self.player
+        graph, player = self.graphs.get(event.graph), self.player
+        if graph is None:
+            raise UserError(f"the graph of round {event.round:,} is missing in the log: begin after it (--first)")
         vector = check_row(player, event.features, f"round {event.round:,}")
         expected = player.predict_proba(Vectors.join([vector]))[0]
         player.now = event.time
@@ -213,10 +211,10 @@ class _Follower:
             values = {"policy": turn.own_probabilities @ costs, "greedy": costs[turn.greedy]}
             for who, u in values.items():
                 m = float(expected[: graph.n_classes] @ u)
-                self.sums[f"{who} {target}"] += _summands(weight, float(u[label]) if label >= 0 else 0.0, m)
+                self.values[f"{who} {target}"].extend((weight, float(u[label]) if label >= 0 else 0.0, m))
 
-    def evaluation(self, alpha: float) -> Evaluation:
-        """What was found."""
+    def evaluate(self, alpha: float) -> Evaluation:
+        """Return what was found."""
         if self.judged == 0:
             raise UserError("the journal has no judged round to evaluate a learner on: collect feedback first")
         report = Monitor(self.player).report(alpha)
@@ -226,7 +224,7 @@ class _Follower:
             bound: Estimate | None = getattr(getattr(report, who), what)
             if bound is not None:
                 estimates.append(OffPolicyEstimate(target, "betting", bound.value, bound.low, bound.high))
-                estimates += _estimates(self.sums[target], target, alpha)
+                estimates += _estimate(np.array(self.values[target]), target, alpha)
         missing = self.missing + sum(_shows(turn) for turn, _ in self.waiting.values())
         counts = (self.rounds, self.judged, report.labels_seen, self.unsupported, missing)
         return Evaluation(self.name, *counts, alpha, tuple(estimates))
@@ -237,32 +235,22 @@ def _shows(turn: Turn) -> bool:
     return bool(turn.graph.visible[turn.action].any())
 
 
-def _summands(weight: float, u: float, m: float) -> Floats:
-    """Return what a round adds to the sums that the estimates of one value, and their variances, are made of."""
-    weighted, robust = weight * u, m + weight * (u - m)
-    return np.array(
-        [1.0, weight, weight * weight, weighted, weighted * weighted, weight * weight * u, robust, robust * robust]
-    )
-
-
-def _estimates(sums: Floats, target: str, alpha: float) -> Iterator[OffPolicyEstimate]:
+def _estimate(values: Floats, target: str, alpha: float) -> Iterator[OffPolicyEstimate]:
     """Return the three estimates with the intervals of the normal approximation."""
+    weights, u, m = values.reshape(-1, 3).T
     z = NormalDist().inv_cdf(1.0 - alpha / 2.0)
-    n, weights, weight_squares, weighted, weighted_squares, cross, robust, robust_squares = sums.tolist()
 
-    def about(method: str, value: float, half: float) -> OffPolicyEstimate:
-        return OffPolicyEstimate(target, method, value, value - half, value + half)
+    def around(method: str, value: float, half: float) -> OffPolicyEstimate:
+        return OffPolicyEstimate(target, method, float(value), float(value - half), float(value + half))
 
-    def mean(method: str, total: float, squares: float) -> OffPolicyEstimate:
-        variance = max(0.0, squares / n - (total / n) ** 2)
-        return about(method, total / n, z * math.sqrt(variance / n))
+    def mean(method: str, each: Floats) -> OffPolicyEstimate:
+        return around(method, each.mean(), z * each.std() / math.sqrt(each.size))
 
-    yield mean("ips", weighted, weighted_squares)
-    if weights == 0.0:
+    yield mean("ips", weights * u)
+    if not weights.any():
         yield OffPolicyEstimate(target, "self-normalised", None, 0.0, math.inf)
     else:
         # sum w u / sum w; its variance by the delta method is that of w (u - r), over the squared mean of w.
-        ratio = weighted / weights
-        squares = weighted_squares - 2.0 * ratio * cross + ratio * ratio * weight_squares
-        yield about("self-normalised", ratio, z * math.sqrt(max(0.0, squares)) / weights)
-    yield mean("doubly robust", robust, robust_squares)
+        ratio = weights @ u / weights.sum()
+        yield around("self-normalised", ratio, z * np.linalg.norm(weights * (u - ratio)) / weights.sum())
+    yield mean("doubly robust", m + weights * (u - m))

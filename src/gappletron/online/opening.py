@@ -1,83 +1,189 @@
 """From a store to the model whose journal it holds: the newest snapshot, and the events since then made again.
 
-For a new store, from the arguments of a model: what :meth:`gappletron.Online.open` does first.
+For a new store, from the arguments of a model, which are stored beside it: opened again, it must be given the same.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import math
+import platform
+import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 
 from gappletron.base.errors import Damaged, UserError
+from gappletron.base.text import LETTERS_SHOWN, make_printable, shorten
+from gappletron.base.version import __version__
+from gappletron.data.records.encoder import Encoder
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import is_distribution
 from gappletron.kernel.pieces import Piece
+from gappletron.kernel.spelling import encode_piece
 from gappletron.kernel.types import Vector
+from gappletron.learners.registry import find_learner
 from gappletron.online import events, transitions
-from gappletron.online.saved import FORMAT, Contents
-from gappletron.online.settings import check_settings, describe_settings
-from gappletron.online.store import Log, Store, read_store
+from gappletron.online.contents import FORMAT, Contents
+from gappletron.online.journal import Journal, Policy
+from gappletron.online.receipts import WaitingLimits
+from gappletron.online.store import CURE, Log, Store, open_store, read_store
+from gappletron.play.archive import decode_graph, encode_graph
+from gappletron.play.limits import Limits
+from gappletron.play.monitor_state import NoWatch
 from gappletron.play.options import Options
 from gappletron.play.player import Player
-from gappletron.play.saved import graph_from
 from gappletron.play.turns import ACTION, HEAD
-from gappletron.play.watch import NoWatch
 
-
-def check_place(place: str | PathLike[str] | Store, *, may_be_new: bool) -> None:
-    """Refuse a folder that is not there, where nothing says what a new model is to be."""
-    if not may_be_new and not isinstance(place, Store) and not Path(place).exists():
-        raise UserError(
-            f"there is no model in {str(place)!r} yet, and a new one needs a graph: give one, for example "
-            "graph=FeedbackGraph.filtering(['ham', 'spam'])"
-        )
+# The versions on which the last bits of a number may depend.
+VERSIONS = {
+    "gappletron": __version__,
+    "python": platform.python_version(),
+    "numpy": np.__version__,
+    "numba": numba.__version__,
+    "machine": platform.machine(),
+}
 
 
 def open_contents(
-    store: Store, given: dict[str, Any], start: Contents | None, pieces: tuple[type[Piece], ...]
-) -> tuple[Contents, dict[str, Any]]:
-    """Return the model of a store, and the options that are to change.
+    place: str | PathLike[str] | Store,
+    policy: Policy,
+    given: dict[str, Any],
+    start: Contents | None,
+    pieces: tuple[type[Piece], ...],
+) -> Contents:
+    """Return the model of a store, with a journal that logs from now on.
 
     :param given: the arguments of the model, by name; for a stored one they must be those that it was made with, but
         for the options that may change.
     :param start: a model to begin with, in place of a new one.
     """
-    settings = store.settings()
-    if settings is None:
-        contents = Contents.make(**({"monitor": True} | given)) if start is None else start
-        store.put_snapshot(0, FORMAT, *contents.describe())
-        made = describe_settings(_made_with(given) if start is None else _made_like(start))
-        store.put_settings({"options": made})
-        return contents, {}
-    if start is not None:
-        raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
-    changes = {name: given[name] for name in Options.may_change() if name in given}
-    fixed = {name: value for name, value in given.items() if name not in changes}
-    check_settings(store.name, settings["options"], fixed)
-    return recover(store, pieces, store.snapshots()), changes
+    if "graph" not in given and start is None and not isinstance(place, Store) and not Path(place).exists():
+        raise UserError(
+            f"there is no model in {str(place)!r} yet, and a new one needs a graph: give one, for example "
+            "graph=FeedbackGraph.filtering(['ham', 'spam'])"
+        )
+    store = open_store(place)
+    try:
+        settings = store.settings()
+        changes = {name: given[name] for name in Options.may_change() if settings is not None and name in given}
+        if settings is None:
+            contents = _store_new(store, given, start)
+        elif start is not None:
+            raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
+        else:
+            fixed = {name: value for name, value in given.items() if name not in changes}
+            check_arguments(store.name, settings["options"], fixed)
+            contents = recover(store, pieces, store.snapshots())
+        contents.journal = Journal(store, policy)
+        _begin_logging(contents, contents.journal, changes)
+    except BaseException:
+        store.close()
+        raise
+    return contents
 
 
-def _made_with(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a new model with their defaults, without those that may change."""
-    defaults: dict[str, Any] = {"learner": "auto", "features": "grow", "encoder": None}
-    defaults |= {field.name: field.default for field in dataclasses.fields(Options)}
-    made = defaults | {"monitor": True} | given
-    return {name: value for name, value in made.items() if name not in Options.may_change()}
+def _store_new(store: Store, given: dict[str, Any], start: Contents | None) -> Contents:
+    """Store a new model, or the one to begin with, and the arguments that it is made with."""
+    made: dict[str, Any]
+    if start is None:
+        contents = Contents.make(**({"monitor": True} | given))
+        made = {"learner": "auto", "features": "grow", "encoder": None}
+        made |= {field.name: field.default for field in dataclasses.fields(Options)}
+        made |= {"monitor": True} | given
+    else:
+        contents, player = start, start.player
+        made = {"learner": player.learner, "graph": player.graph, "features": player.features}
+        made |= {"encoder": start.encoder, "monitor": not isinstance(player.watch, NoWatch)}
+    fixed = {name: value for name, value in made.items() if name not in Options.may_change()}
+    store.put_snapshot(0, FORMAT, *contents.describe())
+    store.put_settings({"options": describe_arguments(fixed)})
+    return contents
 
 
-def _made_like(model: Contents) -> dict[str, Any]:
-    """Return the arguments that a model like this one is made with."""
-    player = model.player
-    made = {"learner": player.learner, "graph": player.graph, "features": player.features}
-    return made | {"encoder": model.encoder, "monitor": not isinstance(player.watch, NoWatch)}
+def _begin_logging(contents: Contents, journal: Journal, changes: dict[str, Any]) -> None:
+    """Log that the model was opened, with these options changed. The session is new, so its name is logged first."""
+    receipts, player, now = contents.receipts, contents.player, time.time()
+    waiting = {name: value for name, value in changes.items() if name in WaitingLimits._fields}
+    receipts.limits = WaitingLimits.check(*receipts.limits._replace(**waiting))
+    journal.add_event(events.Opened(receipts.session.name, player.rounds, now, VERSIONS, list(receipts.limits)))
+    transitions.expire_overdue(contents, now)  # the limits may have changed
+    limits = player.limits.changed(changes.get("min_propensity"), changes.get("budget", "keep"))
+    if {limits, player.limits} != {Limits()}:  # those that hold are in the log, also where they do not change
+        transitions.change(contents, events.Limited(limits.to_dict(), now))
+    journal.publish()
+    journal.commit()
+
+
+# ------------------------------------------------------------------------------------------------ arguments of a model
+
+
+def describe_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a model as JSON has them; what has no such form is told by its text."""
+    return json.loads(json.dumps({name: _describe(name, value) for name, value in arguments.items()}, default=repr))
+
+
+def _describe(name: str, value: Any) -> Any:
+    """Return one argument as a plain value, if it has such a form."""
+    if name == "learner":
+        learner = find_learner(value)
+        return {"name": learner.name, **encode_piece(learner)}
+    match value:
+        case FeedbackGraph():
+            return encode_graph(value)
+        case Encoder():
+            return value.to_dict()
+        case Piece():
+            return encode_piece(value)
+        case np.generic():
+            return value.item()
+    return value
+
+
+def check_arguments(where: str, made: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse arguments that are not those that a model was made with."""
+    for name, value in describe_arguments(given).items():
+        if name not in made:
+            raise UserError(f"{name} was given, and nothing is known of it in {where!r}: omit it")
+        if made[name] != value:
+            difference = _show_difference(made[name], value)
+            raise UserError(
+                f"the model in {where!r} was made with another {name} ({difference}): omit it, or use another folder"
+            )
+
+
+def _show_difference(old: Any, new: Any) -> str:
+    """Return in what two values of an argument differ, in short.
+
+    >>> _show_difference({"text": ["message"], "features": 64}, {"text": ["subject"], "features": 64})
+    "text ['message'], not ['subject']"
+    >>> _show_difference(0, 1)
+    '0, not 1'
+    """
+    path = []
+    while isinstance(old, dict) and isinstance(new, dict):
+        # The first parts of a graph say more of it than what follows from them.
+        part = next(part for part in (*FIRST, *old, *new) if old.get(part) != new.get(part))
+        path.append(part)
+        old, new = old.get(part), new.get(part)
+    where = ".".join(path)
+    if where in MATRICES:
+        return f"other {where}"
+    shown = [shorten(make_printable(repr(value)), LETTERS_SHOWN) for value in (old, new)]
+    return f"{where} {', not '.join(shown)}".lstrip()
+
+
+FIRST = ("name", "piece", "classes", "actions", "edges", "costs")
+# Parts of a graph that are too large to be shown.
+MATRICES = ("edges", "costs")
+
+
+# --------------------------------------------------------------------------------------------------------------- replay
 
 
 def read_model(
@@ -88,9 +194,8 @@ def read_model(
         raise UserError(f"replay={first!r} is not known: choose 'last' or 'first'")
     log = read_store(place)
     found = log.snapshots()
-    return recover(
-        log, pieces, found[:1] if first == "first" else [at for at in found if stop is None or at <= stop], stop
-    )
+    found = found[:1] if first == "first" else [at for at in found if stop is None or at <= stop]
+    return recover(log, pieces, found, stop)
 
 
 def recover(log: Log, pieces: tuple[type[Piece], ...], snapshots: list[int], stop: int | None = None) -> Contents:
@@ -100,40 +205,45 @@ def recover(log: Log, pieces: tuple[type[Piece], ...], snapshots: list[int], sto
         try:
             model = log.read_snapshot(at, FORMAT, functools.partial(Contents.build, pieces))
             model.receipts.resume_session()
-            changed = replay(model, log.events(at), stop)
+            changed = replay(model, log, at, stop)
         except UserError as error:  # then the one before it, and more of the log, lead to the same state
             problem = error
-        except Damaged:
-            problem = UserError(
-                f"an event in the journal in {log.name!r} does not fit those before it: restore the folder from a copy"
+            continue
+        if changed:
+            warnings.warn(
+                f"{changed:,} decisions of the journal in {log.name!r} have other probabilities when they are computed "
+                "again, as after a change of versions or of the machine: those of the log were kept",
+                stacklevel=4,
             )
-        else:
-            if changed:
-                warnings.warn(
-                    f"{changed:,} decisions of the journal in {log.name!r} have other probabilities when they are "
-                    "computed again, as after a change of versions or of the machine: those of the log were kept",
-                    stacklevel=4,
-                )
-            model.receipts.start_session(model.player.rounds)
-            return model
+        model.receipts.start_session(model.player.rounds)
+        return model
     raise problem
 
 
-def replay(model: Contents, log: Iterable[tuple[int, events.Event]], stop: int | None = None) -> int:
-    """Make again what was logged, to before event number `stop`; return how many decisions have other probabilities
-    now, as after a change of versions. Events that do not fit raise :class:`Damaged`.
+def replay(model: Contents, log: Log, start: int, stop: int | None) -> int:
+    """Make again what was logged from event number `start` to before `stop`; return how many decisions have other
+    probabilities now, as after a change of versions.
     """
     graphs: dict[int, FeedbackGraph] = {}
     changed = 0
-    for place, event in log:
+    for place, event in log.events(start):
         if stop is not None and place >= stop:
             break
         try:
             changed += _replay_event(model, event, graphs)
         except UserError:
             raise
-        except (KeyError, TypeError, ValueError, IndexError):  # a receipt or a graph that is not there, or worse
-            raise Damaged from None
+        except (
+            Damaged,
+            KeyError,
+            TypeError,
+            ValueError,
+            IndexError,
+            OverflowError,
+        ):  # such as a missing receipt or graph
+            raise UserError(
+                f"event {place} of the journal in {log.name!r} does not fit those before it: {CURE}"
+            ) from None
     return changed
 
 
@@ -142,7 +252,7 @@ def _replay_event(model: Contents, event: events.Event, graphs: dict[int, Feedba
     pending, own = model.receipts.pending, model.player.graph
     match event:
         case events.GraphMade(version, document):
-            graph = graph_from(document)
+            graph = decode_graph(document)
             graphs[version] = own if graph == own else graph
         case events.Decided():
             return _replay_decision(model, event, graphs[event.graph])
@@ -179,8 +289,5 @@ def _replay_decision(model: Contents, event: events.Decided, graph: FeedbackGrap
 def check_row(player: Player, features: events.Features, which: str = "this part of the log") -> Vector:
     """Return the row of an event, checked; a UserError where a hash stands for it."""
     if features.digest:
-        raise UserError(
-            f"the features of {which} were compacted, so it cannot be replayed: begin after it, from a later snapshot "
-            "or round (--first)"
-        )
+        raise UserError(f"the features of {which} were compacted, so it cannot be replayed: begin later (--first)")
     return player.check((features.indices, features.values))

@@ -4,14 +4,12 @@ Whether a receipt waits is written in the record of its turn (:mod:`gappletron.p
 has interrupted can always be read off there.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -19,8 +17,9 @@ from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import SpentReceipt, UnknownReceipt, UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
-from gappletron.play import saved, turns
-from gappletron.play.turns import ACTION, EXPIRED, GREEDY, HEAD, WAITING, Turn
+from gappletron.play import archive, turns
+from gappletron.play.options import Options
+from gappletron.play.turns import ACTION, GREEDY, WAITING, Turn
 
 ID = re.compile(r"(.+)-(0|[1-9][0-9]{0,17})", re.DOTALL)
 
@@ -34,8 +33,8 @@ class Unseen(enum.Enum):
         return "UNSEEN"
 
 
+# In place of a label: the round is over, and the graph hid the label.
 UNSEEN = Unseen.UNSEEN
-"""In place of a label: the round is over, and the graph hid the label."""
 
 
 class Receipt:
@@ -54,8 +53,8 @@ class Receipt:
 
     def __init__(self, session: str, serial: int, turn: Turn, time: float) -> None:
         self.session, self.serial, self.turn = session, serial, turn
+        # When the action was taken, in seconds since 1970.
         self.time = time
-        """When the action was taken, in seconds since 1970."""
 
     @property
     def id(self) -> str:
@@ -81,14 +80,12 @@ class Receipt:
     @property
     def greedy(self) -> Label:
         """The class that the learner would predict without exploration, y*."""
-        turn = self.turn
-        return turn.graph.classes[int(turn.record.item(GREEDY))]
+        return self.turn.graph.classes[self.turn.greedy]
 
     @property
     def probability(self) -> float:
         """The probability with which the action was drawn."""
-        record = self.turn.record
-        return record.item(HEAD + int(record.item(ACTION)))
+        return self.turn.probability
 
     @property
     def reveals(self) -> tuple[Label, ...]:
@@ -96,11 +93,11 @@ class Receipt:
         return self.graph.reveals(self.action)
 
     def propensity(self, label: Label) -> float:
-        """P_t(label observed): the probability that the action drawn reveals this label, if it is the true one."""
+        """Return P_t(label observed): the probability that the action drawn reveals this label, if it is true."""
         return float(self.turn.probabilities @ self.graph.visible[:, self.graph.class_index(label)])
 
     def to_dict(self) -> dict[str, Any]:
-        """The whole receipt as plain values, ready for JSON: what a database, a queue or an audit may keep.
+        """Return the whole receipt as plain values, ready for JSON: what a database, a queue or an audit may keep.
 
         `features` are those that the learner saw: with the bias first, and scaled.
 
@@ -124,12 +121,12 @@ class Receipt:
             "rate": turn.rate,
             "features": {"indices": turn.x.indices.tolist(), "values": turn.x.values.tolist()},
             "width": turn.features,
-            "graph": saved.graph_document(self.graph),
+            "graph": archive.encode_graph(self.graph),
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Receipt:
-        """The receipt that :meth:`to_dict` was called on.
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the receipt that :meth:`to_dict` was called on.
 
         Its model learns from it as from its id: once, and only if the receipt still waits there.
 
@@ -142,7 +139,7 @@ class Receipt:
         """
         try:
             session, serial = split_id(data["id"])
-            graph = saved.graph_from(data["graph"])
+            graph = archive.decode_graph(data["graph"])
             features = data["features"]
             x = np.array(features["indices"], np.int32), np.array(features["values"], np.float64)
             names = ("probabilities", "scores", "own_probabilities")
@@ -185,70 +182,71 @@ class Session(NamedTuple):
     stop: int
 
     @classmethod
-    def begin(cls, first: int) -> Session:
+    def begin(cls, first: int) -> Self:
         """Return a session with a random name, whose first receipt has this serial number."""
         return cls(secrets.token_hex(6), first, first)
+
+
+class WaitingLimits(NamedTuple):
+    """How many receipts may wait, how much memory they may take, and for how many seconds each may wait.
+
+    These are options of a model (:class:`gappletron.play.options.Options`).
+    """
+
+    pending: int
+    pending_bytes: int
+    pending_age: float | None
+
+    @classmethod
+    def select(cls, options: Options) -> Self:
+        """Return the limits among the options of a model."""
+        return cls(*(getattr(options, name) for name in cls._fields))
+
+    @classmethod
+    def check(cls, *limits: Any) -> Self:
+        """Return limits that come from a file or a log, checked."""
+        return cls.select(Options(**dict(zip(cls._fields, limits, strict=True))))
 
 
 class Receipts:
     """The waiting receipts by their serial numbers, oldest first.
 
     :param first: the serial number of the first receipt that will be issued.
-    :param limit: how many may wait.
-    :param limit_bytes: how much memory they may take.
-    :param age: for how many seconds each may wait; None for any time.
+    :param limits: how many may wait, and for how long.
 
     A receipt is put here before its round is played, and removed after it was learned from, so :attr:`pending` may hold
     one that a signal handler has left: its record says so, and then :attr:`is_settled` is False.
 
-    >>> receipts = Receipts(0, 10, 1000, None)
+    >>> receipts = Receipts(0, WaitingLimits(10, 1000, None))
     >>> len(receipts.waiting), receipts.session.first
     (0, 0)
     """
 
-    def __init__(self, first: int, limit: int, limit_bytes: int, age: float | None) -> None:
-        self.set_limits(limit, limit_bytes, age)
-        self.pending: OrderedDict[int, Receipt] = OrderedDict()
-        self.expired: OrderedDict[int, None] = OrderedDict()
-        """The last serial numbers that expired, as many as may wait."""
+    def __init__(self, first: int, limits: WaitingLimits) -> None:
+        self.limits = limits
+        self.pending: OrderedDict[int, Receipt] = OrderedDict()  # a dict is slow to find its first of many removed
         self.nbytes = 0
+        # Whether nothing is coming or going, and not too many wait: each change begins by setting it to
+        # False.
         self.is_settled = True
-        """Whether nothing is coming or going, and not too many wait: each change begins by setting it to False."""
         self.session = Session.begin(first)
         self.past: dict[str, Session] = {}
-
-    def set_limits(self, limit: Any, limit_bytes: Any, age: Any) -> None:
-        """Set how many may wait, how much memory they may take, and for how long they may wait."""
-        self.limit = whole(limit, "pending", least=1)
-        self.limit_bytes = whole(limit_bytes, "pending_bytes", least=1)
-        self.age = None if age is None else number(age, "pending_age", above=0.0)
-
-    @property
-    def limits(self) -> list[Any]:
-        """The limits, in the order of :meth:`set_limits`."""
-        return [self.limit, self.limit_bytes, self.age]
 
     @property
     def waiting(self) -> list[Receipt]:
         """The receipts that wait, oldest first; never more than may wait, also before the oldest has expired."""
-        return self._select(WAITING)[-self.limit :]
+        return self._read_records()[-self.limits.pending :]
 
-    @property
-    def last_expired(self) -> list[int]:
-        """The last serial numbers that expired, as many as may wait; with those that are about to."""
-        going = [*self._select(EXPIRED), *self._select(WAITING)[: -self.limit]]
-        return list(dict.fromkeys([*self.expired, *(receipt.serial for receipt in going)]))[-self.limit :]
-
-    def _select(self, status: int) -> list[Receipt]:
+    def _read_records(self) -> list[Receipt]:
+        """Return the receipts that wait as their records say."""
         if self.is_settled:  # quick, since a model may have a million of them
-            return list(self.pending.values()) if status == WAITING else []
-        return [receipt for receipt in self.pending.values() if receipt.turn.status == status]
+            return list(self.pending.values())
+        return [receipt for receipt in self.pending.values() if receipt.turn.status == WAITING]
 
-    def copy(self) -> Receipts:
+    def copy(self) -> "Receipts":
         """Return a copy that shares nothing that changes."""
-        copied = Receipts(self.session.first, *self.limits)
+        copied = Receipts(self.session.first, self.limits)
         copied.session, copied.past = self.session, self.past.copy()
-        copied.expired = OrderedDict.fromkeys(self.last_expired)
         for receipt in self.waiting:
             copied.add(Receipt(receipt.session, receipt.serial, receipt.turn.copy(), receipt.time))
         return copied
@@ -258,13 +256,12 @@ class Receipts:
     def settle(self) -> None:
         """Bring to its end what a signal handler has interrupted: what waits is what the records say."""
         if not self.is_settled:
-            self._note_expired(self._select(EXPIRED))
-            self.pending = OrderedDict((receipt.serial, receipt) for receipt in self._select(WAITING))
+            self.pending = OrderedDict((receipt.serial, receipt) for receipt in self._read_records())
             self.nbytes = sum(receipt.turn.record.nbytes for receipt in self.pending.values())
-            self.is_settled = len(self.pending) <= self.limit and self.nbytes <= self.limit_bytes
+            self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
 
     def begin(self, receipt: Receipt) -> None:
-        """Hold a receipt whose round is about to be played."""
+        """Register a receipt before its round is played."""
         self.is_settled = False
         self.pending[receipt.serial] = receipt
 
@@ -274,42 +271,27 @@ class Receipts:
         for receipt in receipts:
             self.pending[receipt.serial] = receipt
             self.nbytes += receipt.turn.record.nbytes
-        self.is_settled = len(self.pending) <= self.limit and self.nbytes <= self.limit_bytes
+        self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
 
     def remove(self, receipt: Receipt) -> None:
         """Let a receipt wait no more; its record has said so before, after `is_settled` was set to False."""
         self.pending.pop(receipt.serial, None)
         self.nbytes -= receipt.turn.record.nbytes
-        self.is_settled = len(self.pending) <= self.limit and self.nbytes <= self.limit_bytes
-
-    def expire(self, receipt: Receipt) -> None:
-        """Let a receipt expire."""
-        self.is_settled = False
-        receipt.turn.status = EXPIRED
-        self._note_expired([receipt])
-        self.remove(receipt)
-
-    def _note_expired(self, receipts: list[Receipt]) -> None:
-        """Remember the serial numbers of receipts that have expired; may be interrupted, and called again."""
-        self.expired.update((receipt.serial, None) for receipt in receipts)
-        while len(self.expired) > self.limit:
-            self.expired.popitem(last=False)
+        self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
 
     def find_overdue(self, now: float) -> Receipt | None:
         """Return the oldest receipt where too many wait, or for too long; None where none must expire."""
         oldest = next(iter(self.pending.values()), None)
         if oldest is None:
             return None
-        too_many = len(self.pending) > self.limit or (self.nbytes > self.limit_bytes and len(self.pending) > 1)
-        too_old = self.age is not None and now - oldest.time > self.age
-        return oldest if too_many or too_old else None
+        most, most_bytes, age = self.limits
+        too_many = len(self.pending) > most or (self.nbytes > most_bytes and len(self.pending) > 1)
+        return oldest if too_many or (age is not None and now - oldest.time > age) else None
 
     # -------------------------------------------------------------------------------------------------------- finding
 
     def find(self, receipt: Any, player: Any) -> Receipt:
-        """Return the waiting receipt that is meant, by itself or by its id; a UserError that says why there is
-        none.
-        """
+        """Return the waiting receipt that is meant, by itself or by its id; an error says why there is none."""
         if self.is_settled and type(receipt) is Receipt and self.pending.get(receipt.serial) is receipt:
             return receipt
         name = receipt.id if isinstance(receipt, Receipt) else receipt
@@ -320,9 +302,7 @@ class Receipts:
         except ValueError:
             raise _foreign(name) from None
         found = self.pending.get(serial)
-        if found is not None and found.turn.status != WAITING:
-            found = None
-        if found is not None and found.session == session:
+        if found is not None and found.session == session and found.turn.status == WAITING:
             return found
         past = self.past.get(session)
         if past is not None and serial >= past.stop:
@@ -333,18 +313,12 @@ class Receipts:
         known = self.session._replace(stop=player.rounds) if session == self.session.name else past
         if known is None or not known.first <= serial < known.stop:
             raise _foreign(name)
-        if found is not None:
-            return found
-        if serial not in self.expired:
-            raise SpentReceipt(
-                f"the receipt {name!r} was already learned from, forgotten, or expired long ago: feedback counts once"
-            )
-        too_long = "" if self.age is None else f", or it waited for more than {self.age:g} seconds"
-        or_age = "" if self.age is None else " or pending_age"
+        most, most_bytes, age = self.limits
+        too_long = "" if age is None else f", or it waited for more than {age:g} seconds"
         raise SpentReceipt(
-            f"the receipt {name!r} has expired, since more than {self.limit} others, or more than "
-            f"{self.limit_bytes:,} bytes, were waiting{too_long}: give the feedback sooner, or allow more with a "
-            f"larger pending or pending_bytes{or_age}"
+            f"the receipt {name!r} was already learned from, forgotten, or has expired, since more than {most} others, "
+            f"or more than {most_bytes:,} bytes, were waiting{too_long}: feedback counts once; to let receipts wait "
+            "longer, allow a larger pending or pending_bytes (or pending_age)"
         )
 
     # ------------------------------------------------------------------------------------------------------- sessions

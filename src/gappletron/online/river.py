@@ -5,11 +5,8 @@ there are. As long as fewer than two are known, classes without a label take the
 kept for later.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,10 +22,10 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import named, names
+from gappletron.online.contents import SavedPlayer
 from gappletron.online.receipts import UNSEEN, Unseen
-from gappletron.online.saved import SavedPlayer
 from gappletron.play.player import Player
-from gappletron.play.turns import Turn
+from gappletron.play.turns import LEARNED, WAITING, Turn
 
 try:
     from river import base
@@ -36,9 +33,15 @@ except ImportError:
     raise UserError("River is not installed: pip install 'gappletron[river]'") from None
 
 
-@dataclass(slots=True)
-class RiverAct:
+class RiverAct(NamedTuple):
     """An action for a dict of features, drawn by :meth:`RiverClassifier.act_one`.
+
+    :param action: what to do: a label, or an extra action such as a query.
+    :param probability: the probability with which it was drawn.
+    :param reveals: the labels that the action reveals.
+    :param reveals_all: whether it reveals every label, also those that are not known yet.
+    :param x: the features.
+    :param turn: what learning from it needs; its status says whether its feedback was taken in.
 
     >>> model = RiverClassifier(graph="bandit", classes=("cat", "dog", "fox"))
     >>> act = model.act_one({"weight": 4.0})
@@ -47,19 +50,11 @@ class RiverAct:
     """
 
     action: Any
-    """What to do: a label, or an extra action such as a query."""
     probability: float
-    """The probability with which it was drawn."""
     reveals: tuple[Any, ...]
-    """The labels that the action reveals."""
     reveals_all: bool
-    """Whether it reveals every label, also those that are not known yet."""
     x: Mapping[Any, Any]
-    """The features."""
     turn: Turn
-    """What learning from it needs."""
-    is_learned: bool = False
-    """Whether its feedback was taken in."""
 
 
 class RiverClassifier(base.Classifier):
@@ -96,7 +91,7 @@ class RiverClassifier(base.Classifier):
         bias: bool | str = "auto",
         seed: int = 0,
     ) -> None:
-        self.learner = _by_name(learner)
+        self.learner = _name_learner(learner)
         self.graph = graph
         self.revealing = revealing
         self.classes = classes or None
@@ -105,13 +100,11 @@ class RiverClassifier(base.Classifier):
         self.bias = bias
         self.seed = seed
         self._encoder = Encoder() if encoder is None else encoder
-        self._labels: list[Any] = _first_labels(graph, revealing, classes or ())
+        self._labels: list[Any] = _find_first_labels(graph, revealing, classes or ())
         self._places = {label: place for place, label in enumerate(self._labels)}
         self._player: Any = None
 
-    @property
-    def _multiclass(self) -> bool:
-        return True
+    _multiclass = True
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -132,22 +125,22 @@ class RiverClassifier(base.Classifier):
         >>> model.predict_one({"word": "prize"})
         'spam'
         """
-        label, vector = _plain(y), self._encoder.vector(x)  # x is checked before a label is added
+        label, vector = _check_label(y), self._encoder.vector(x)  # x is checked before a label is added
         if label not in self._places:
-            self._add(label)
-        self._played().teach_vector(vector, self._places[label], propensity)
+            self._add_label(label)
+        self._get_player().teach_vector(vector, self._places[label], propensity)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
-        """The greedy label for x; None as long as no label is known."""
+        """Return the greedy label for x; None as long as no label is known."""
         if len(self._labels) < 2:
             return self._labels[0] if self._labels else None
-        return self._labels[self._played().predict(self._encoder.vector(x))]
+        return self._labels[self._get_player().predict(self._encoder.vector(x))]
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        """The probability of every label that is known so far; see :meth:`Player.predict_proba`."""
+        """Return the probability of every label that is known so far; see :meth:`Player.predict_proba`."""
         if len(self._labels) < 2:
             return dict.fromkeys(self._labels, 1.0)
-        found: Floats = self._played().predict_proba(Vectors.join([self._encoder.vector(x)]))[0]
+        found: Floats = self._get_player().predict_proba(Vectors.join([self._encoder.vector(x)]))[0]
         return dict(zip(self._labels, found.tolist(), strict=True))
 
     # ------------------------------------------------------------------------------------------------- partial feedback
@@ -160,75 +153,60 @@ class RiverClassifier(base.Classifier):
         >>> model.learn_from(act, "spam" if "spam" in act.reveals else UNSEEN)
         """
         if len(self._labels) < 2:
-            raise UserError(
-                f"{'only one label is' if self._labels else 'no labels are'} known, and acting is a choice between "
-                "labels: name them in classes=(...), or learn some with learn_one"
-            )
-        player = self._played()
+            known = "only one label is known" if self._labels else "no labels are known"
+            raise UserError(f"{known}, and acting is a choice: name them in classes=(...), or learn some (learn_one)")
+        player = self._get_player()
         turn = player.act(self._encoder.encode(x))
         row = player.graph.visible[turn.action]
         K = len(self._labels)
         action = self._labels[turn.action] if turn.action < K else player.graph.actions[turn.action]
         reveals = tuple(self._labels[k] for k in np.flatnonzero(row))
-        chance = float(turn.probabilities[turn.action])
         reveals_all = self.graph != "bandit" and bool(row.all())  # then a new label too
-        return RiverAct(action, chance, reveals, reveals_all, x, turn)
+        return RiverAct(action, turn.probability, reveals, reveals_all, x, turn)
 
     def learn_from(self, act: RiverAct, label: Any | Unseen) -> None:
         """Take in the feedback of an action, now or later: the label, or UNSEEN where the action did not reveal it."""
-        if act.is_learned:
+        if act.turn.status != WAITING:
             raise UserError(f"the action of round {act.turn.round} was already learned from: feedback counts once")
         if label is UNSEEN:
             if act.reveals_all:
-                raise UserError(
-                    f"the action {act.action!r} reveals every label, so there is one to learn: give it, or leave the "
-                    "action alone if the label is not known"
-                )
-            self._played().learn(act.turn, -1)
+                raise UserError(f"the action {act.action!r} reveals every label: give it, or do not learn from it")
+            self._get_player().learn(act.turn, -1)
         else:
-            self._learn_revealed(act, _plain(label))
-        act.is_learned = True
+            self._learn_revealed(act, _check_label(label))
 
     def _learn_revealed(self, act: RiverAct, label: Any) -> None:
         place, graph = self._places.get(label), act.turn.graph
-        if place is not None and place < graph.n_classes:
-            if not graph.visible[act.turn.action, place]:
-                raise UserError(
-                    f"the action {act.action!r} does not reveal the label {label!r}, so learning from it would be "
-                    "biased: pass UNSEEN"
-                )
-            self._played().learn(act.turn, place)
+        if place is not None and place < graph.n_classes and graph.visible[act.turn.action, place]:
+            self._get_player().learn(act.turn, place)
         elif act.reveals_all:  # a label that was not known when the action was drawn
             self.learn_one(act.x, label, min(1.0, float(act.turn.probabilities @ graph.arrays.revealing)))
+            act.turn.status = LEARNED
         else:
-            raise UserError(
-                f"the label {label!r} was not known when the action {act.action!r} was drawn, which does not reveal "
-                "it: pass UNSEEN"
-            )
+            raise UserError(f"the action {act.action!r} does not reveal the label {label!r}: pass UNSEEN")
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
-    def _played(self) -> Player:
-        """The player, made when it is needed."""
+    def _get_player(self) -> Player:
+        """Return the player, which is made when it is needed."""
         if self._player is None:
-            self._player = SavedPlayer(
-                self.learner,
-                _graph_of(self.graph, self.revealing, len(self._labels)),
-                self._encoder.features,
-                rows="records",
-                seed=self.seed,
-                normalize=self.normalize,
-                bias=self.bias,
-            )
+            options: dict[str, Any] = {"normalize": self.normalize, "bias": self.bias, "seed": self.seed}
+            features, graph = self._encoder.features, self._make_graph()
+            self._player = SavedPlayer(self.learner, graph, features, rows="records", **options)
         return self._player
 
-    def _add(self, label: Any) -> None:
-        """A new label: one of the classes without a label, or a new class."""
+    def _make_graph(self) -> FeedbackGraph:
+        """Return the graph over positions of labels, two at least; the first ones reveal."""
         if isinstance(self.graph, FeedbackGraph):
-            raise UserError(
-                f"the label {label!r} is not among the classes of the graph, {listing(self.graph.classes)}: add it "
-                "there, or use a preset, which takes labels as they come"
-            )
+            return self.graph
+        revealing = None if self.revealing is None else list(range(len(_as_list(self.revealing))))
+        return FeedbackGraph.preset(self.graph, max(2, len(self._labels)), revealing)
+
+    def _add_label(self, label: Any) -> None:
+        """Take in a new label: it becomes one of the classes without a label, or a new class."""
+        if isinstance(self.graph, FeedbackGraph):
+            known = listing(self.graph.classes)
+            raise UserError(f"the label {label!r} is not among those of the graph, {known}: add it there")
         place = len(self._labels)
         if self._player is not None and place >= self._player.graph.n_classes:
             self._player.add_class(place)
@@ -272,28 +250,28 @@ def evaluate(
         rounds += 1
         waiting.append((act, y))
         if len(waiting) > delay:
-            seen += _told(model, *waiting.popleft())
+            seen += _tell(model, *waiting.popleft())
     for act, y in waiting:
-        seen += _told(model, act, y)
+        seen += _tell(model, act, y)
     return Evaluation(metric, rounds, seen)
 
 
-def _told(model: RiverClassifier, act: RiverAct, y: Any) -> bool:
-    """Tell the model what the action reveals of the label; whether that is the label."""
-    is_seen = act.reveals_all or _plain(y) in act.reveals
+def _tell(model: RiverClassifier, act: RiverAct, y: Any) -> bool:
+    """Tell the model what the action reveals of the label; return whether that is the label."""
+    is_seen = act.reveals_all or _check_label(y) in act.reveals
     model.learn_from(act, y if is_seen else UNSEEN)
     return is_seen
 
 
-def _by_name(learner: Any) -> Any:
-    """A registered learner as its name: River cannot clone an empty tuple, which one without parameters is."""
+def _name_learner(learner: Any) -> Any:
+    """Return a registered learner as its name: River cannot clone an empty tuple, which one without parameters is."""
     if isinstance(learner, Learner) and learner.name in names() and named(learner.name) == learner:
         return learner.name
     return learner
 
 
-def _first_labels(graph: Any, revealing: Any, classes: Any) -> list[Any]:
-    """The labels that are known before any row, those that reveal first."""
+def _find_first_labels(graph: Any, revealing: Any, classes: Any) -> list[Any]:
+    """Return the labels that are known before any row, those that reveal first."""
     if isinstance(graph, FeedbackGraph):
         if classes or revealing is not None:
             raise UserError("the graph names its classes and what they reveal: leave out classes and revealing")
@@ -302,23 +280,16 @@ def _first_labels(graph: Any, revealing: Any, classes: Any) -> list[Any]:
         raise UserError(f"classes must be a tuple of labels, not the text {classes!r}")
     if graph in FeedbackGraph.BY_REVEALING_CLASS and revealing is None:
         raise UserError(f"the {graph} graph needs the label that reveals: name it in revealing=...")
-    first = list(revealing) if isinstance(revealing, list | tuple) else [] if revealing is None else [revealing]
-    return list(dict.fromkeys(_plain(label) for label in (*first, *classes)))
+    first = () if revealing is None else _as_list(revealing)
+    return list(dict.fromkeys(_check_label(label) for label in (*first, *classes)))
 
 
-def _graph_of(graph: FeedbackGraph | str, revealing: Any, labels: int) -> FeedbackGraph:
-    """The graph over positions of labels, two at least; the first ones reveal."""
-    if isinstance(graph, FeedbackGraph):
-        return graph
-    K = max(2, labels)
-    if revealing is None:
-        return FeedbackGraph.preset(graph, K)
-    count = len(revealing) if isinstance(revealing, list | tuple) else 1
-    return FeedbackGraph.preset(graph, K, list(range(count)))
+def _as_list(revealing: Any) -> list[Any]:
+    return list(revealing) if isinstance(revealing, list | tuple) else [revealing]
 
 
-def _plain(label: Any) -> Any:
-    """A label without NumPy's types."""
+def _check_label(label: Any) -> Any:
+    """Return a label without NumPy's types."""
     plain = label.item() if isinstance(label, np.generic) else label
     if is_missing(plain) or not isinstance(plain, Hashable):
         raise UserError(f"{label!r} cannot be a label: give a text, a whole number or a boolean")

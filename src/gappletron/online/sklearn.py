@@ -5,10 +5,8 @@ Positions of classes in the graph and in `classes_` may differ, since `classes_`
 second to the first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +24,21 @@ from gappletron.data.records.values import is_missing
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
+from gappletron.online.contents import SavedPlayer
 from gappletron.online.receipts import UNSEEN
-from gappletron.online.saved import SavedPlayer
 
 NOT_SEEN = -1
 
 
 class Acts(NamedTuple):
     """The actions for a batch of rows, drawn by :meth:`GappletronClassifier.act`.
+
+    :param actions: the action of every row: a class, or an extra action such as a query.
+    :param probabilities: the probability of every action, one column for each of `names`.
+    :param names: the names of all actions.
+    :param classes: the classes, sorted, as in `classes_`.
+    :param visible: Which action (row) reveals which class (column).
+    :param drawn: the position of the action of every row in `names`.
 
     >>> model = GappletronClassifier(graph="bandit").fit([[1.0, 0], [0, 1], [1, 1]] * 50, ["cat", "dog", "fox"] * 50)
     >>> acts = model.act([[1.0, 0], [0, 1], [1, 1]])
@@ -46,17 +51,11 @@ class Acts(NamedTuple):
     """
 
     actions: NDArray[Any]
-    """The action of every row: a class, or an extra action such as a query."""
     probabilities: Floats
-    """The probability of every action, one column for each of `names`."""
     names: tuple[Label, ...]
-    """The names of all actions."""
     classes: NDArray[Any]
-    """The classes, sorted, as in `classes_`."""
     visible: NDArray[np.bool_]
-    """Which action (row) reveals which class (column)."""
     drawn: NDArray[np.int64]
-    """The position of the action of every row in `names`."""
 
     @property
     def reveals(self) -> NDArray[np.bool_]:
@@ -64,17 +63,17 @@ class Acts(NamedTuple):
         return self.visible[self.drawn]
 
     def hide(self, y: Any) -> NDArray[Any]:
-        """The labels y with UNSEEN in place of those that the actions do not reveal: for simulations."""
-        labels = _flat(y, len(self.drawn))
-        places = _places(labels, self.classes)
+        """Return the labels y with UNSEEN in place of those that the actions do not reveal: for simulations."""
+        labels = _flatten_labels(y, len(self.drawn))
+        places = _find_places(labels, self.classes)
         seen = (places != NOT_SEEN) & self.reveals[np.arange(places.size), places]
         shown = labels.astype(object)
         shown[~seen] = UNSEEN
         return shown
 
     def propensity(self, y: Any) -> Floats:
-        """The probability with which each of the labels y was observed; 1 for labels that were not."""
-        places = _places(_flat(y, len(self.drawn)), self.classes)
+        """Return the probability with which each of the labels y was observed; 1 for labels that were not."""
+        places = _find_places(_flatten_labels(y, len(self.drawn)), self.classes)
         chances = (self.probabilities @ self.visible)[np.arange(places.size), places]
         return np.where(places == NOT_SEEN, 1.0, np.minimum(1.0, chances))
 
@@ -149,7 +148,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
 
     # --------------------------------------------------------------------------------------------------------- learning
 
-    def fit(self, X: Any, y: Any) -> GappletronClassifier:
+    def fit(self, X: Any, y: Any) -> Self:
         """Play the rows once, from the beginning: labels that the graph hides are not learned.
 
         >>> model = GappletronClassifier().fit([[0.0, 1.0], [1.0, 0.0]] * 10, ["dog", "cat"] * 10)
@@ -158,16 +157,16 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
-        self._begin(np.unique(y) if isinstance(self.graph, str) else _sorted_classes(self.graph))
+        self._begin(np.unique(y) if isinstance(self.graph, str) else _sort_classes(self.graph))
         if self.shuffle:
-            order = np.random.default_rng(_seed(self.random_state)).permutation(len(y))
+            order = np.random.default_rng(_find_seed(self.random_state)).permutation(len(y))
             X, y = X[order], y[order]
-        positions = _places(y, self.classes_)
-        for chunk in self._chunks(X, positions):
+        positions = _find_places(y, self.classes_)
+        for chunk in self._make_chunks(X, positions):
             self.player_.advance(chunk)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, propensity: Any = None) -> GappletronClassifier:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, propensity: Any = None) -> Self:
         """Learn from rows whose labels are known; UNSEEN, None or NaN for labels that were not seen.
 
         :param classes: all labels that will ever come; needed in the first call, unless the graph names them.
@@ -180,58 +179,51 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         """
         is_first = not hasattr(self, "classes_")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=is_first)
-        labels = _flat(y, X.shape[0])
-        known = self._known_classes(classes)
-        positions = _places(labels, known)
+        labels = _flatten_labels(y, X.shape[0])
+        known = self._check_classes(classes)
+        positions = _find_places(labels, known)
         seen = positions != NOT_SEEN
-        weights = None if propensity is None else _spread(propensity, labels.shape)[seen]
+        weights = None if propensity is None else _spread_propensity(propensity, labels.shape)[seen]
         if is_first:
             self._begin(known)
         if seen.any():
             at = 0
-            for chunk in self._chunks(X[seen], positions[seen]):
+            for chunk in self._make_chunks(X[seen], positions[seen]):
                 here = slice(at, at + len(chunk.labels))
                 self.player_.teach(chunk, None if weights is None else weights[here])
                 at = here.stop
         return self
 
-    def _known_classes(self, given: Any) -> NDArray[Any]:
-        """The classes of the model, sorted: those of before, of the graph, or those given in the first call."""
+    def _check_classes(self, given: Any) -> NDArray[Any]:
+        """Return the classes of the model, sorted: those of before, of the graph, or those given in the first call."""
         fitted = getattr(self, "classes_", None)
         if fitted is None and isinstance(self.graph, FeedbackGraph):
-            fitted = _sorted_classes(self.graph)
+            fitted = _sort_classes(self.graph)
         if given is None:
             if fitted is None:
                 raise UserError("classes is missing: name all labels in the first call of partial_fit")
             return fitted
         named = np.unique(np.asarray(given))
         if fitted is not None and not np.array_equal(fitted, named):
-            raise UserError(
-                f"classes has {listing(named.tolist())}, and the model {listing(fitted.tolist())}: give the same in "
-                "every call, or none"
-            )
+            given, known = listing(named.tolist()), listing(fitted.tolist())
+            raise UserError(f"classes has {given}, and the model {known}: give the same in every call, or none")
         return named
 
     def _begin(self, classes: NDArray[Any]) -> None:
-        """A new player for these classes, which are sorted; none where there is only one."""
+        """Make a new player for these classes, which are sorted; none where there is only one."""
         self.classes_ = classes
         names = plain_names(classes)
-        self.graph_ = self._graph_over(names)
+        self.graph_ = self._make_graph(names)
         self.player_: Any = None
         self._order = np.zeros(1, np.int64)
         if self.graph_ is not None:
             self._order = np.array([self.graph_.class_index(name) for name in names], np.int64)
-            self.player_ = SavedPlayer(
-                self.learner,
-                self.graph_,
-                self.n_features_in_,
-                seed=_seed(self.random_state),
-                normalize=self.normalize,
-                bias=self.bias,
-            )
+            options: dict[str, Any] = {"normalize": self.normalize, "bias": self.bias}
+            seed, features = _find_seed(self.random_state), self.n_features_in_
+            self.player_ = SavedPlayer(self.learner, self.graph_, features, seed=seed, **options)
 
-    def _graph_over(self, names: list[Any]) -> FeedbackGraph | None:
-        """The graph over these classes, which are sorted; None where there is only one."""
+    def _make_graph(self, names: list[Any]) -> FeedbackGraph | None:
+        """Return the graph over these classes, which are sorted; None where there is only one."""
         if isinstance(self.graph, FeedbackGraph):
             if self.revealing is not None:
                 raise UserError("revealing is only for presets, and this graph has edges of its own: omit it")
@@ -239,41 +231,38 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         if len(names) < 2:
             return None
         if self.graph in FeedbackGraph.BY_REVEALING_CLASS and self.revealing is None:
-            raise UserError(
-                f"the {self.graph} graph needs the class that reveals: name it, as in revealing={names[0]!r} (or "
-                f"{names[1]!r})"
-            )
+            raise UserError(f"the {self.graph} graph needs the class that reveals, as in revealing={names[0]!r}")
         return FeedbackGraph.preset(self.graph, names, self.revealing)
 
-    def _chunks(self, X: Any, positions: NDArray[np.int64]) -> Iterator[Any]:
-        """The rows with their labels as positions in the graph; none where there is nothing to learn."""
+    def _make_chunks(self, X: Any, positions: NDArray[np.int64]) -> Iterator[Any]:
+        """Return the rows with their labels as positions in the graph; none where there is nothing to learn."""
         if self.player_ is None:
             return iter(())
         return ArrayStream(X, self._order[positions], classes=range(len(self.classes_)), name="X").chunks()
 
     # ------------------------------------------------------------------------------------------------------- predicting
 
-    def _rows(self, X: Any) -> Any:
+    def _check_rows(self, X: Any) -> Any:
         check_is_fitted(self)
         return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The greedy class of every row; with costs, that of least expected cost."""
-        X = self._rows(X)
+        """Return the greedy class of every row; with costs, that of least expected cost."""
+        X = self._check_rows(X)
         if self.player_ is None:
             return np.repeat(self.classes_, X.shape[0])
         return self.classes_[np.argsort(self._order)[self.player_.predict_many(X)]]
 
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of every class; see :meth:`Player.predict_proba` for which learners these are calibrated."""
-        X = self._rows(X)
+        """Return the probability of every class; see :meth:`Player.predict_proba` for when it is calibrated."""
+        X = self._check_rows(X)
         if self.player_ is None:
             return np.ones((X.shape[0], 1))
         return self.player_.predict_proba(X)[:, self._order]
 
     def decision_function(self, X: Any) -> Floats:
-        """The score of every class; with two classes, that of the second minus that of the first."""
-        X = self._rows(X)
+        """Return the score of every class; with two classes, that of the second minus that of the first."""
+        X = self._check_rows(X)
         if self.player_ is None:
             return np.zeros(X.shape[0])
         scores: Floats = self.player_.scores(X)[:, self._order]
@@ -287,7 +276,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         >>> acts.probabilities.shape, acts.reveals.sum(axis=1)
         ((2, 3), array([1, 1]))
         """
-        X = self._rows(X)
+        X = self._check_rows(X)
         rows = X.shape[0]
         if self.player_ is None:
             names, drawn, visible = tuple(plain_names(self.classes_)), np.zeros(rows, np.int64), np.ones((1, 1), bool)
@@ -296,10 +285,10 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         turns = [self.player_.act(X[[t]] if hasattr(X, "tocsr") else X[t]) for t in range(rows)]
         drawn = np.array([turn.action for turn in turns], np.int64)
         probabilities, visible = np.array([turn.probabilities for turn in turns]), graph.visible[:, self._order]
-        return Acts(self._named(drawn), probabilities, graph.actions, self.classes_, visible, drawn)
+        return Acts(self._name_actions(drawn), probabilities, graph.actions, self.classes_, visible, drawn)
 
-    def _named(self, drawn: NDArray[np.int64]) -> NDArray[Any]:
-        """The names of actions: an array like the labels, or of objects where there are extra actions."""
+    def _name_actions(self, drawn: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the names of actions: an array like the labels, or of objects where there are extra actions."""
         K, N = len(self.classes_), self.player_.graph.n_actions
         names = np.empty(N, self.classes_.dtype if N == K else object)
         names[self._order] = self.classes_
@@ -307,15 +296,15 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         return names[drawn]
 
 
-def _seed(random_state: Any) -> int:
-    """The seed of a player: an int is itself, so that the draws are those of play."""
+def _find_seed(random_state: Any) -> int:
+    """Return the seed of a player: an int is itself, so that the draws are those of play."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))
 
 
-def _sorted_classes(graph: Any) -> NDArray[Any]:
-    """The classes of a graph, as `classes_` has them."""
+def _sort_classes(graph: Any) -> NDArray[Any]:
+    """Return the classes of a graph, as `classes_` has them."""
     if not isinstance(graph, FeedbackGraph):
         raise UserError(f"graph={graph!r} is neither the name of a preset nor a FeedbackGraph: give one of them")
     if len({type(name) for name in graph.classes}) > 1:
@@ -323,8 +312,8 @@ def _sorted_classes(graph: Any) -> NDArray[Any]:
     return np.unique(np.array(graph.classes))
 
 
-def _flat(y: Any, rows: int) -> NDArray[Any]:
-    """Labels as an array, one for each row; of objects where they are of several types, as where some were not seen."""
+def _flatten_labels(y: Any, rows: int) -> NDArray[Any]:
+    """Return labels as an array, one for each row; of objects where they are of several types, or some not seen."""
     given: NDArray[Any] = np.asarray(y)
     if given.dtype.kind in "US" and isinstance(y, list | tuple) and not all(isinstance(item, str) for item in y):
         given = np.array(y, dtype=object)
@@ -334,8 +323,8 @@ def _flat(y: Any, rows: int) -> NDArray[Any]:
     return labels
 
 
-def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """The position of every label in `classes`; NOT_SEEN where it was not seen."""
+def _find_places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of every label in `classes`; NOT_SEEN where it was not seen."""
     known = {name: place for place, name in enumerate(classes.tolist())}
     places = np.full(len(labels), NOT_SEEN, np.int64)
     for row, label in enumerate(labels.tolist()):
@@ -351,7 +340,7 @@ def _places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     return places
 
 
-def _spread(propensity: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+def _spread_propensity(propensity: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     """Return the propensity of every row."""
     given = np.asarray(propensity)
     if given.shape not in ((), shape):

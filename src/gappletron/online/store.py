@@ -1,11 +1,9 @@
 """Where a journal is kept: what any store must do.
 
 A store holds groups of events, numbered from 0, and snapshots of the state, named by the number of events before them.
-:class:`~gappletron.online.folder.FolderStore` keeps them in files. Everything else knows only this interface: to add a
-store, write a class, and let :func:`open_store` and :func:`read_store` find it.
+:class:`~gappletron.online.folder_store.FolderStore` keeps them in files. Everything else knows only this interface: to
+add a store, write a class, and let :func:`open_store` and :func:`read_store` find it.
 """
-
-from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -14,10 +12,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
+from gappletron.base.errors import Damaged, UserError
 from gappletron.online.events import Event, unpack_events
-from gappletron.play.saved import Rebuild
+from gappletron.play.archive import Rebuild
 
 T = TypeVar("T")
+
+# What helps against damage in the middle of a log.
+CURE = "restore the folder from a copy, or see gappletron journal --help (--repair)"
 
 
 class Group(NamedTuple):
@@ -67,11 +69,14 @@ class Log(ABC):
         """The size of everything stored."""
 
     def events(self, start: int = 0) -> Iterator[tuple[int, Event]]:
-        """Return the events from number `start` on with their numbers; :class:`Damaged` where one cannot be read."""
+        """Return the events from number `start` on with their numbers; a UserError where one cannot be read."""
         for group in self.groups(start):
-            for place, event in enumerate(unpack_events(group.events), group.first):
-                if place >= start:
-                    yield place, event
+            try:
+                for place, event in enumerate(unpack_events(group.events), group.first):
+                    if place >= start:
+                        yield place, event
+            except Damaged:
+                raise UserError(f"an event in the journal in {self.name!r} is damaged: {CURE}") from None
 
 
 class Store(Log):
@@ -104,7 +109,7 @@ class Store(Log):
 
     @abstractmethod
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Store a snapshot of a model (:mod:`gappletron.play.saved`) as a whole or not at all."""
+        """Store a snapshot of a model (:mod:`gappletron.play.archive`) as a whole or not at all."""
 
     @abstractmethod
     def drop_snapshot(self, at: int) -> None:
@@ -127,20 +132,13 @@ class Store(Log):
 
 def open_store(place: str | PathLike[str] | Store) -> Store:
     """Return the store at a place, to be written by this process alone; a store is itself."""
-    from gappletron.online.folder import FolderStore
+    from gappletron.online.folder_store import FolderStore
 
     return place if isinstance(place, Store) else FolderStore(place)
 
 
 def read_store(place: str | PathLike[str] | Log) -> Log:
     """Return what is stored at a place, to be read; another process may be writing to it."""
-    from gappletron.online.folder import FolderLog
+    from gappletron.online.folder_store import FolderLog
 
     return place if isinstance(place, Log) else FolderLog(place)
-
-
-def repair_store(place: str | PathLike[str]) -> int:
-    """Set aside what is damaged at a place, so that it can be opened; the number of events that it then leads to."""
-    from gappletron.online.folder import repair
-
-    return repair(place)

@@ -1,18 +1,17 @@
 """The adversary of the filtering lower bound: it plays a learner to find the segment in which it explores least."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners.learner import Learner
 from gappletron.play.runs import play
 
+# The graph of the theorem: class 1 reveals the label, class 0 reveals nothing.
 GRAPH = FeedbackGraph.filtering(2, revealing=1)
-"""The graph of the theorem: class 1 reveals the label, class 0 reveals nothing."""
 
 
 class Probe(NamedTuple):
@@ -58,21 +57,19 @@ def quietest_segment(
     >>> max(probe.mistakes, sum(run.mistakes for run in runs) / 100) >= turned.lower_bound
     True
     """
-    stream = Segments(root)
-    runs = play(
-        {"learner": learner},
-        stream,
-        GRAPH,
-        repeats=repeats,
-        seed=seed,
-        jobs=jobs,
-        losses=losses,
-        curve=stream.segment_ends,
-    )
+    found = _count_mistakes(learner, Segments(root), GRAPH, repeats=repeats, seed=seed, jobs=jobs, losses=losses)
     # Without a turned segment, every play of 1 is a mistake. The sums are integers, so that ties are exact.
-    plays = np.sum([np.diff(run.curve.mistakes, prepend=0) for run in runs], axis=0)
+    plays = np.diff(np.sum(found, axis=0), prepend=0)
     segment = int(np.argmin(plays))
-    return Probe(segment, float(plays[segment]) / len(runs), float(plays.sum()) / len(runs))
+    return Probe(segment, float(plays[segment]) / len(found), float(plays.sum()) / len(found))
+
+
+def _count_mistakes(
+    learner: Learner | str, stream: Segments | FreshThenSegments, graph: FeedbackGraph, **options: Any
+) -> list[NDArray[np.int64]]:
+    """Play a stream and return, for each run, the mistakes up to the ends of the segments."""
+    runs = play({"learner": learner}, stream, graph, curve=stream.segment_ends, **options)
+    return [run.curve.mistakes for run in runs]
 
 
 def quietest_after_fresh(
@@ -89,18 +86,8 @@ def quietest_after_fresh(
     """
     K, B = len(stream.classes), stream.first.radius
     graph = FeedbackGraph.filtering(K, revealing=1)
-    mistakes = np.zeros(2 * stream.root, np.int64)
+    found = []
     for repeat in range(repeats):
         straight = FreshThenSegments(K, B, stream.root, seed=repeat)
-        run = play(
-            {"learner": learner},
-            straight,
-            graph,
-            repeats=[repeat],
-            seed=seed,
-            jobs=1,
-            losses=losses,
-            curve=straight.segment_ends,
-        )[0]
-        mistakes += np.diff(run.curve.mistakes)
-    return int(np.argmin(mistakes))
+        found += _count_mistakes(learner, straight, graph, repeats=[repeat], seed=seed, jobs=1, losses=losses)
+    return int(np.argmin(np.diff(np.sum(found, axis=0))))

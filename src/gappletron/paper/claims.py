@@ -9,23 +9,21 @@ A check of an ordering of means also has the ordering as a formula of the single
 :mod:`gappletron.paper.evidence`. Ranges, and gains in percent, are counted only.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
 from gappletron.paper import evidence
 from gappletron.paper.evidence import AllOf, AnyOf, Formula, Less, Series
-from gappletron.paper.results import Cell, Sample, Spread, Summary
+from gappletron.paper.results import Cell, Result, Spread, Summary
 from gappletron.paper.styles import label_learner
 from gappletron.paper.sweeps import DETERMINISTIC, SWEEPS
 
+# The source of the claims that are not the paper's.
 OURS = "ours"
-"""The source of the claims that are not the paper's."""
 
 NOISES: dict[str, Callable[[float], bool]] = {
     "any": lambda noise: True,  # noqa: ARG005
@@ -151,14 +149,14 @@ def _has_runs(summary: Summary, needed: str, repeats: int) -> bool:
 class Value(NamedTuple):
     """A number of a configuration, and that of a single run if the first is their mean."""
 
-    of: Callable[[Spread], float]
-    sampled: Callable[[Sample], float] | None
+    of_spread: Callable[[Spread], float]
+    of_run: Callable[[Result], float] | None
 
 
 VALUES = {
-    "error": Value(lambda spread: spread.mean, lambda sample: sample.error),
-    "explored": Value(lambda spread: spread.explored, lambda sample: sample.explored),
-    "late": Value(lambda spread: spread.late, lambda sample: sample.late),
+    "error": Value(lambda spread: spread.mean, lambda run: run.outcome.error_rate),
+    "explored": Value(lambda spread: spread.explored, lambda run: run.outcome.explored),
+    "late": Value(lambda spread: spread.late, lambda run: run.late_error),
     "range": Value(lambda spread: spread.width, None),
 }
 
@@ -168,28 +166,23 @@ def _format(value: float) -> str:
 
 
 def _list_numbers(spreads: dict[str, Spread], value: str = "error") -> str:
-    return ", ".join(f"{label_learner(name)} {_format(VALUES[value].of(spread))}" for name, spread in spreads.items())
+    return ", ".join(
+        f"{label_learner(name)} {_format(VALUES[value].of_spread(spread))}" for name, spread in spreads.items()
+    )
 
 
-def _order(lows: Sequence[Spread], highs: Sequence[Spread], value: str = "error", slack: float = 1.0) -> Formula | None:
-    """State that the lowest value of some configurations is below the lowest of others; None for what is no mean."""
-    sampled = VALUES[value].sampled
-    if sampled is None:
-        return None
-    series = [[_pair(spread, sampled) for spread in spreads] for spreads in (lows, highs)]
-    return AnyOf(tuple(AllOf(tuple(Less(low, high, slack) for high in series[1])) for low in series[0]))
+def _order(lows: Sequence[Spread], highs: Sequence[Spread], value: str = "error", slack: float = 1.0) -> Formula:
+    """State that the lowest value of some configurations is below the lowest of others."""
+    below, above = ([_list_values(spread, value) for spread in spreads] for spreads in (lows, highs))
+    return AnyOf(tuple(AllOf(tuple(Less(low, high, slack) for high in above)) for low in below))
 
 
-def _pair(spread: Spread, sampled: Callable[[Sample], float]) -> Series:
-    """Return the values of the single runs, with whether the learner draws."""
-    return spread.series(sampled, spread.configuration.learner not in DETERMINISTIC)
-
-
-def _join(kind: type[AllOf] | type[AnyOf], parts: Iterable[Formula | None]) -> Formula | None:
-    """Join formulas; None where a part has none."""
-    found = tuple(parts)
-    known = tuple(part for part in found if part is not None)
-    return kind(known) if len(known) == len(found) else None
+def _list_values(spread: Spread, value: str) -> Series:
+    """Return a value of every single run, for tests that pair the runs of two learners."""
+    measure = VALUES[value].of_run
+    assert measure is not None, f"{value} is no mean of single runs"
+    values = {(run.task.data_seed, run.task.repeat): measure(run) for run in spread.results}
+    return Series(values, spread.configuration.learner not in DETERMINISTIC)
 
 
 def _choose_cells(summary: Summary, sweep: str, noise: str = "any", least_classes: int = 0) -> list[Cell]:
@@ -212,15 +205,16 @@ def below(
     slack: float = 1.0,
 ) -> Iterator[Check]:
     """In each cell: the largest value among `better` is strictly below the smallest among `worse` times `slack`."""
-    measure = VALUES[value].of
+    measure = VALUES[value].of_spread
     for tuning, cell in itertools.product(tunings, _choose_cells(summary, sweep, noise, least_classes)):
         every = {name: summary.spreads(sweep, name, cell, tuning=tuning) for name in (*better, *worse)}
         spreads = {name: summary.best(sweep, name, cell, tuning=tuning) for name in every}
         most = max(measure(spreads[name]) for name in better)
         least = min(measure(spreads[name]) for name in worse)
         where = f"{cell}, {tuning}" if tuning else str(cell)
-        means = _join(AllOf, (_order(every[low], every[high], value, slack) for low in better for high in worse))
-        yield Check(where, most < least * slack, _list_numbers(spreads, value), means)
+        pairs = itertools.product(better, worse) if VALUES[value].of_run else ()
+        parts = tuple(_order(every[low], every[high], value, slack) for low, high in pairs)
+        yield Check(where, most < least * slack, _list_numbers(spreads, value), AllOf(parts) if parts else None)
 
 
 def lowest(
@@ -237,7 +231,7 @@ def lowest(
         every = {name: summary.spreads(sweep, name, cell, tuning=tuning) for name in (*some, *others)}
         spreads = {name: summary.best(sweep, name, cell, tuning=tuning) for name in every}
         first = min(spreads[name].mean for name in some)
-        means = _join(AnyOf, (_join(AllOf, (_order(every[low], every[high]) for high in others)) for low in some))
+        means = AnyOf(tuple(AllOf(tuple(_order(every[low], every[high]) for high in others)) for low in some))
         yield Check(str(cell), all(first < spreads[name].mean for name in others), _list_numbers(spreads), means)
 
 
@@ -249,7 +243,7 @@ def on_par(
         spreads = {name: summary.best(sweep, name, cell, tuning=tuning) for name in (learner, *others)}
         own = spreads[learner]
         within = all(own.mean <= slack * spreads[name].mean for name in others)
-        means = _join(AllOf, (_order([own], [spreads[name]], slack=slack) for name in others))
+        means = AllOf(tuple(_order([own], [spreads[name]], slack=slack) for name in others))
         yield Check(str(cell), within, _list_numbers(spreads), means)
 
 
@@ -257,7 +251,7 @@ def between_tunings(
     summary: Summary, sweeps: Sequence[str], learners: Sequence[str], lower: str, higher: str, value: str
 ) -> Iterator[Check]:
     """For each learner in each cell: the value is strictly lower with the tuning `lower` than with `higher`."""
-    measure = VALUES[value].of
+    measure = VALUES[value].of_spread
     for sweep, learner in itertools.product(sweeps, learners):
         for cell in summary.cells(sweep):
             low = summary.best(sweep, learner, cell, tuning=lower)
@@ -266,7 +260,7 @@ def between_tunings(
                 f"{sweep}, {label_learner(learner)}, {cell}",
                 measure(low) < measure(high),
                 f"{lower} {_format(measure(low))}, {higher} {_format(measure(high))}",
-                _order([low], [high], value),
+                _order([low], [high], value) if VALUES[value].of_run else None,
             )
 
 
@@ -282,7 +276,7 @@ def rising_with_classes(
     """For each d and noise: the mean of a learner (less that of another) increases strictly from each K to the next."""
 
     def errors(name: str, cell: Cell) -> Series:
-        return _pair(summary.best(sweep, name, cell, tuning=tuning), lambda sample: sample.error)
+        return _list_values(summary.best(sweep, name, cell, tuning=tuning), "error")
 
     rows: dict[tuple[int, float], list[Cell]] = {}
     for cell in _choose_cells(summary, sweep, noise):
@@ -317,11 +311,9 @@ def most_gained_without_noise(summary: Summary, sweep: str, learners: Sequence[s
 
 def separated(summary: Summary, sweep: str, learners: Sequence[str], most: float, noise: str) -> Iterator[Check]:
     """In each cell: the error rate in the second half of the rounds is below `most`, for every learner."""
-    sampled = VALUES["late"].sampled
-    assert sampled is not None
     for cell in _choose_cells(summary, sweep, noise):
         spreads = {name: summary.best(sweep, name, cell) for name in learners}
-        below_most = tuple(Less(_pair(spread, sampled), Series(constant=most)) for spread in spreads.values())
+        below_most = tuple(Less(_list_values(spread, "late"), Series(constant=most)) for spread in spreads.values())
         holds = all(spread.late < most for spread in spreads.values())
         yield Check(str(cell), holds, _list_numbers(spreads, "late"), AllOf(below_most))
 
@@ -337,15 +329,15 @@ def scaled_behind(summary: Summary, sweep: str, scaled: str, learners: Sequence[
         own = {name: summary.best(sweep, name, cell) for name in settings}
         best = min(own, key=lambda name: own[name].mean)
         means = [spread.mean for spread in others.values()]
-        parts = (
-            _join(AllOf, (_order(summary.spreads(sweep, name, cell), [spread]) for spread in own.values()))
+        parts = tuple(
+            AllOf(tuple(_order(summary.spreads(sweep, name, cell), [spread]) for spread in own.values()))
             for name in others
         )
         yield Check(
             str(cell),
             (min(means) if versus == "best" else max(means)) < own[best].mean,
             _list_numbers({**others, best: own[best]}),
-            _join(AnyOf if versus == "best" else AllOf, parts),
+            AnyOf(parts) if versus == "best" else AllOf(parts),
         )
 
 
@@ -363,6 +355,7 @@ def top_up_helps(summary: Summary, graph: str, learners: Sequence[str]) -> Itera
             )
 
 
+# The tests by their names in ``claims.toml``.
 TESTS: dict[str, Callable[..., Iterator[Check]]] = {
     test.__name__.replace("_", "-"): test
     for test in (
@@ -377,7 +370,6 @@ TESTS: dict[str, Callable[..., Iterator[Check]]] = {
         top_up_helps,
     )
 }
-"""The tests by their names in ``claims.toml``."""
 
 
 def _make_claim(test: dict[str, Any], needs: list[str], **fields: Any) -> Claim:
@@ -386,8 +378,8 @@ def _make_claim(test: dict[str, Any], needs: list[str], **fields: Any) -> Claim:
     return Claim(needs=tuple(needs), test=functools.partial(TESTS[kind], **test), **fields)
 
 
+# All claims, in the order of the report; the last two are about the top-up rule, which is not in the paper.
 CLAIMS: tuple[Claim, ...] = tuple(
     _make_claim(**claim)
     for claim in tomllib.loads(resources.files(__package__).joinpath("claims.toml").read_text("utf-8"))["claim"]
 )
-"""All claims, in the order of the report; the last two are about the top-up rule, which is not in the paper."""

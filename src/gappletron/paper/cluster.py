@@ -1,7 +1,5 @@
 """An executor of ``concurrent.futures`` on an existing Dask cluster."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
@@ -37,7 +35,10 @@ def open_dask_executor(address: str, notify: Callable[[str], None]) -> Iterator[
             f"there is no Dask scheduler at {address!r} ({error}): start one with `dask scheduler` and use the "
             "address that it prints, such as tcp://127.0.0.1:8786"
         ) from None
-    with _muted("distributed"), contextlib.closing(client):  # Dask logs forty lines for a lost connection
+    logger = logging.getLogger("distributed")
+    with contextlib.closing(client), contextlib.ExitStack() as stack:
+        stack.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.CRITICAL)  # Dask logs forty lines for a lost connection
         if not client.nthreads():
             notify("waiting for the first worker")
         try:
@@ -61,18 +62,6 @@ def open_dask_executor(address: str, notify: Callable[[str], None]) -> Iterator[
                 f"lost the connection to the Dask cluster at {address!r} ({type(error).__name__}): the runs stored "
                 "so far are kept; restart the cluster and run the command again"
             ) from error
-
-
-@contextlib.contextmanager
-def _muted(name: str) -> Iterator[None]:
-    """Log only critical messages of this logger inside the block, and restore its level afterwards."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def _check_sources(client: Any) -> None:

@@ -15,8 +15,6 @@ difference to F(U) is the reported gap. An error of the solver can only make the
 * mu is reduced tenfold at a time, until smoothing costs less than the tolerance.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Callable, Sequence
@@ -38,8 +36,8 @@ from gappletron.kernel.types import Floats
 from gappletron.learners.losses import Loss
 from gappletron.play.engine import NO_ROWS
 
+# The maximum number of passes over the data. If the gap is still above the tolerance then, it is reported as it is.
 MAX_PASSES = 1000
-"""The maximum number of passes over the data. If the gap is still above the tolerance then, it is reported as it is."""
 
 FIRST_TEMPERATURE, COOLING = 0.1, 0.1
 MAX_MEMORY, MIN_MEMORY = 40, 10  # pairs of vectors that L-BFGS stores: more of them save passes, and cost memory
@@ -144,15 +142,8 @@ def best_comparator(
         raise UserError(
             f"skipped= is only for losses with a case split at the learner's weights, and {loss!r} has none: remove it"
         )
-    search = _Search(
-        loss,
-        stream,
-        graph,
-        number(radius, "the radius", above=0.0),
-        skipped,
-        number(tolerance, "the tolerance", above=0.0),
-        progress,
-    )
+    radius, tolerance = number(radius, "the radius", above=0.0), number(tolerance, "the tolerance", above=0.0)
+    search = _Search(loss, stream, graph, radius, skipped, tolerance, progress)
     search.run()
     return Comparator(search.best, search.loss, search.gap)
 
@@ -218,16 +209,8 @@ class _Search:
         self._padded_shape = stream.features, lanes.padded(K)
         scores, direction = (np.zeros(lanes.padded(K))[:K] for _ in range(2))
         self._buffers = Buffers(scores, direction, np.zeros(4), lanes)
-        self._kernel = prepare(
-            add_planes,
-            loss,
-            np.zeros((1, 1)),
-            NO_ROWS,
-            np.zeros(0, np.bool_),
-            1.0,
-            np.zeros((1, 1)),
-            self._buffers,
-        )
+        matrix, mask = np.zeros((1, 1)), np.zeros(0, np.bool_)
+        self._kernel = prepare(add_planes, loss, matrix, NO_ROWS, mask, 1.0, matrix, self._buffers)
         self._radius, self._tolerance, self._progress = radius, tolerance, progress
         self._passes, self._unit = 0, 1.0
         self.best, self.loss = np.zeros(self._shape), math.inf
@@ -344,7 +327,7 @@ def _read_chunks(stream: Stream, positions: NDArray[np.int64] | None) -> list[Ch
         )
     chunks: list[Chunk] = []
     for checked in prepare_chunks(stream):
-        chunk = (checked if positions is None else checked.relabelled(positions)).chunk
+        chunk = (checked if positions is None else checked.relabel(positions)).chunk
         if not chunks and chunk.labels.size:
             check_memory(
                 sum(array.nbytes for array in chunk) * (stream.rounds // chunk.labels.size),

@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+# The probability with which "holds", and with which "does not hold", may be said wrongly of one claim.
 ERROR_RATE = 0.05
-"""The probability with which "holds", and with which "does not hold", may be said wrongly of one claim."""
 
 HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "cannot be told at this size"
 

@@ -4,8 +4,6 @@
 theorem.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable
@@ -14,9 +12,9 @@ import numpy as np
 
 from gappletron.base.errors import UserError
 from gappletron.base.text import read_numbers
-from gappletron.data.generated import UnitVectors
 from gappletron.data.open import open_stream
 from gappletron.data.stream import Stream
+from gappletron.data.synthetic import UnitVectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.graphs.open import open_graph
 from gappletron.kernel.compiling import source_hash
@@ -33,8 +31,8 @@ from gappletron.play.runs import play
 
 # -------------------------------------------------------------------------------------------------------- a stored run
 
+# The streams of the paper's remarks, by the first word of their names; all others are opened by their names.
 REMARK_STREAMS: dict[str, Callable[..., Stream]] = {"signs": Signs, "turning": Turning}
-"""The streams of the paper's remarks, by the first word of their names; all others are opened by their names."""
 
 
 def read_setup(result: Result) -> Setup:
@@ -90,8 +88,8 @@ def examine(
 
 # ------------------------------------------------------------------------------------------------------- a new run
 
+# The label noise where a theorem does not need separable data.
 NOISE = 0.05
-"""The label noise where a theorem does not need separable data."""
 
 
 def measure(
@@ -102,7 +100,6 @@ def measure(
     rounds: int,
     repeats: int,
     delta: float,
-    noise: float,
 ) -> Measured | str:
     """Play unit vectors with a learner that a theorem applies to; noise-free if the theorem needs separable data.
 
@@ -110,11 +107,11 @@ def measure(
 
     >>> from gappletron import FeedbackGraph, Gappletron, ProjectedOGD
     >>> learner, graph = Gappletron(optimizer=ProjectedOGD(2**0.5)), FeedbackGraph.full(3)
-    >>> found = measure(THEOREMS[4], learner, graph, rounds=500, repeats=2, delta=0.05, noise=0.05)
+    >>> found = measure(THEOREMS[4], learner, graph, rounds=500, repeats=2, delta=0.05)
     >>> 0.0 < found.tightness < 1.0
     True
     """
-    stream = UnitVectors(graph.n_classes, 0.0 if theorem.separable else noise, rounds)
+    stream = UnitVectors(graph.n_classes, 0.0 if theorem.separable else NOISE, rounds)
     stream.classes = graph.classes
     place = THEOREMS.index(theorem)
 
@@ -130,7 +127,7 @@ def measure(
     runs = play(learner, stream, graph, repeats=repeats, losses=True)
     added = 0.0 if theorem.separable else comparator.loss
     limits = [compute_bound(blind_rounds=run.blind_rounds, loss_sum=run.loss_sum or 0.0).value + added for run in runs]
-    return Measured.of(theorem.name, [run.mistakes for run in runs], limits)
+    return Measured.compute(theorem.name, [run.mistakes for run in runs], limits)
 
 
 def tune_for_theorem(

@@ -15,11 +15,9 @@ the path length ``P = sum ||U_{t+1} - U_t||``, ``sum (l_t(W_t) - l_t(U_t)) <= (B
 regret otherwise, without knowing which: :class:`PerceptronsFirst`, for strongly separable data.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,8 +27,7 @@ from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import Row, add_outer, argmax, dot
 from gappletron.kernel.state import Field, Layout
 from gappletron.kernel.types import Floats
-from gappletron.learners.learner import Decision, Learner, Problem, Round
-from gappletron.learners.linear import add_column
+from gappletron.learners.learner import Decision, Learner, Problem, Round, add_column
 from gappletron.learners.optimizers import Optimizer
 from gappletron.learners.registry import named
 
@@ -143,7 +140,7 @@ class PerceptronsFirst(Learner):
     setting = "bandit"
     tunings = named("gapsmh").tunings
 
-    def tuned(self, tuning: str, problem: Problem) -> PerceptronsFirst:
+    def tuned(self, tuning: str, problem: Problem) -> Self:
         """Return the learner with its Gappletron tuned."""
         return self.replace(then=self.then.tuned(tuning, problem))
 

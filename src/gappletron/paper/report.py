@@ -1,31 +1,24 @@
-"""``report.html``: one file with the runs, the figures, the claims, the bounds and the times."""
+"""The two pages: ``report.html`` (runs, figures, claims, bounds, times) and ``sensitivity.html`` with its heat map."""
 
 from __future__ import annotations
 
-import os
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gappletron.base import files
-from gappletron.paper import templates
+from gappletron.paper import templates, theorems
 from gappletron.paper.claims import CLAIMS, OURS, Verdict
 from gappletron.paper.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN
-from gappletron.paper.figures.beyond import find_contests
-from gappletron.paper.figures.drawing import Saved
+from gappletron.paper.figures.drawing import DPI, Saved, use_figure_style
+from gappletron.paper.figures.grids import find_contests
 from gappletron.paper.results import Result, Summary
-from gappletron.paper.sensitivity import Study
+from gappletron.paper.sensitivity import BASE_SETTING, SEEDS, Tally
 from gappletron.paper.styles import label_learner
 from gappletron.paper.sweeps import SWEEPS
-from gappletron.paper.theorems import (
-    CONFIDENCE,
-    DELTA,
-    STANDARD_ERRORS,
-    Upper,
-    find_tightest,
-    lower_bounds,
-    upper_bounds,
-)
 from gappletron.paper.theory import THEOREMS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
 
 
 def render(
@@ -33,14 +26,14 @@ def render(
     summary: Summary,
     verdicts: Sequence[Verdict],
     pictures: Sequence[Saved],
-    study: Study | None = None,
+    study: Tally | None = None,
 ) -> str:
-    """Return the HTML page.
+    """Return the report.
 
     :param pictures: the figures, as :func:`gappletron.paper.figures.catalogue.draw_all` returns them.
-    :param study: what the sensitivity run says, as :func:`gappletron.paper.sensitivity.summarise` returns it.
+    :param study: the counts of the sensitivity run.
     """
-    uppers = upper_bounds(results)
+    uppers = theorems.upper_bounds(results)
     words = {verdict.claim.id: verdict.word for verdict in verdicts}
     paper = [verdict for verdict in verdicts if verdict.claim.source != OURS]
     return templates.render(
@@ -58,30 +51,19 @@ def render(
         words=[(word, sum(words[verdict.claim.id] == word for verdict in paper)) for word in (HOLDS, FAILS, UNKNOWN)],
         error_rate=ERROR_RATE,
         study=study,
+        base=BASE_SETTING,
+        study_seeds=len(SEEDS),
         paper=paper,
         unjudged=[claim.id for claim in CLAIMS if claim.id not in words],
         tables=_make_tables(summary),
         uppers=uppers,
         tightness=_tabulate_tightness(uppers),
-        confidence=CONFIDENCE,
-        lowers=lower_bounds(results),
+        confidence=theorems.CONFIDENCE,
+        lowers=theorems.lower_bounds(results),
         times=_measure_times(results),
-        delta=DELTA,
-        standard_errors=STANDARD_ERRORS,
+        delta=theorems.DELTA,
+        standard_errors=theorems.STANDARD_ERRORS,
     )
-
-
-def write_report(
-    results: Sequence[Result],
-    summary: Summary,
-    verdicts: Sequence[Verdict],
-    pictures: Sequence[Saved],
-    path: str | os.PathLike[str],
-    study: Study | None = None,
-) -> None:
-    """Write the page; an existing file is replaced in one step."""
-    with files.replacing(path) as file:
-        file.write(render(results, summary, verdicts, pictures, study).encode())
 
 
 def _describe_sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -126,10 +108,10 @@ def _make_tables(summary: Summary) -> list[dict[str, Any]]:
     return tables
 
 
-def _tabulate_tightness(uppers: Sequence[Upper]) -> dict[str, Any]:
+def _tabulate_tightness(uppers: Sequence[theorems.Upper]) -> dict[str, Any]:
     """Return the table of the measured mistakes over the bounds: theorems as rows, graphs as columns."""
-    cells = {(cell.theorem, cell.graph): cell for cell in find_tightest(uppers)}
-    graphs = list(dict.fromkeys(row.graph for row in uppers))
+    cells = {(cell.theorem, cell.task.graph): cell for cell in theorems.find_tightest(uppers)}
+    graphs = list(dict.fromkeys(row.task.graph for row in uppers))
     names = [theorem.name for theorem in THEOREMS if any(name == theorem.name for name, _ in cells)]
     return {"graphs": graphs, "rows": [(name, [cells.get((name, graph)) for graph in graphs]) for name in names]}
 
@@ -142,3 +124,67 @@ def _measure_times(results: Sequence[Result]) -> list[tuple[str, int, float, flo
         seconds = sum(result.outcome.seconds for result in some)
         rows.append((learner, len(some), seconds, 1e9 * seconds / sum(result.task.rounds for result in some)))
     return rows
+
+
+# ---------------------------------------------------------------------------------------------------- sensitivity.html
+
+# The axes, as columns of the page.
+QUESTIONS = {
+    "rounds": "T",
+    "constant": "L",
+    "norm": "X",
+    "gamma": "only-T γ",
+    "root": "SOBAdiag's rate",
+    "banditron": "Banditron",
+    "least_b": "b",
+    "plane": "L and T",
+}
+
+
+def draw_heat_map(found: Tally) -> Picture:
+    """Draw claims by settings: the colour is the share of cells in which the rule is true.
+
+    A dot marks that the claim holds, which is with more than half of the seeds of the data.
+    """
+    from matplotlib.figure import Figure as Picture
+
+    claims, settings = found.claims(), found.settings()
+    with use_figure_style():
+        height, width = 0.22 * len(claims) + 3.2, 0.22 * len(settings) + 3.6
+        picture = Picture(figsize=(width, height), dpi=DPI)
+        ax = picture.add_axes((2.9 / width, 2.55 / height, 1.0 - 3.5 / width, 1.0 - 3.1 / height))
+        shares = [
+            [math.nan if (share := found.find_share(claim.id, setting)) is None else share.mean for setting in settings]
+            for claim in claims
+        ]
+        image = ax.imshow(shares, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="none")
+        held = [
+            (x, y)
+            for y, claim in enumerate(claims)
+            for x, setting in enumerate(settings)
+            if found.find_counts(claim.id, setting) and found.find_held_share(claim.id, setting) > 0.5
+        ]
+        if held:
+            ax.plot(*zip(*held, strict=True), linestyle="none", marker="o", markersize=3.2, color="#cc3311")
+        ax.set_xticks(range(len(settings)), [setting.label for setting in settings], rotation=90, fontsize=7.0)
+        ax.set_yticks(range(len(claims)), [claim.id for claim in claims], fontsize=7.0)
+        ax.tick_params(length=0)
+        for place in range(1, len(settings)):
+            if settings[place].axis != settings[place - 1].axis:
+                ax.axvline(place - 0.5, color="white", linewidth=2.5)
+        ax.set_title("Share of cells in which each claim's rule is true; a dot: the claim holds", fontsize=10.0)
+        bar = picture.add_axes((1.0 - 0.42 / width, 2.55 / height, 0.12 / width, 1.0 - 3.1 / height))
+        picture.colorbar(image, cax=bar).ax.tick_params(labelsize=7.0)
+    return picture
+
+
+def render_sensitivity(found: Tally, picture: bytes) -> str:
+    """Return the page of the sensitivity run, with the heat map as PNG."""
+    return templates.render(
+        "sensitivity.html.jinja",
+        study=found,
+        base=BASE_SETTING,
+        questions=QUESTIONS,
+        picture=picture,
+        seeds=max(len(found.find_counts(claim.id, BASE_SETTING)) for claim in found.claims()),
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ from gappletron.data.stream import Stream
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.spelling import decode_piece
 from gappletron.learners.learner import Learner
-from gappletron.paper.evidence import Series
 
 
 class Setup(NamedTuple):
@@ -25,7 +24,7 @@ class Setup(NamedTuple):
 
     `probes` is for the adversary of the filtering lower bound: the number of runs that decide which segment of the
     stream is turned; None where the stream is played as it is. `changes` are other readings of the tuning, as in
-    :mod:`gappletron.paper.readings`.
+    :mod:`gappletron.paper.tuning`.
     """
 
     learner: Learner
@@ -87,7 +86,7 @@ class Task:
         """The data set: K, d and the noise."""
         return Cell(self.classes, self.features, self.noise)
 
-    @property
+    @functools.cached_property
     def data_seed(self) -> int:
         """The seed of the data; 0 where the stream has none."""
         found = re.search(r"seed=(\d+)$", self.stream)
@@ -162,7 +161,7 @@ class Result:
         rounds, mistakes = json.loads(self.outcome.curve)
         return list(zip(rounds, mistakes, strict=True))
 
-    @property
+    @functools.cached_property
     def late_error(self) -> float:
         """The error rate in the second half of the rounds."""
         half = max(1, self.task.rounds // 2)
@@ -187,20 +186,10 @@ class Cell(NamedTuple):
         return f"K={self.classes}, d={self.features}, noise {self.noise:g}"
 
 
-class Sample(NamedTuple):
-    """One run: the seed of its data, its repeat, its error rate (also of the second half), and its explored rounds."""
-
-    seed: int
-    repeat: int
-    error: float
-    late: float
-    explored: float
-
-
 class Spread(NamedTuple):
     """The repeats of one configuration (:attr:`Task.configuration`): error rates, and averages of the counts.
 
-    `late` is the error rate of the second half of the rounds; `samples` has the numbers of every run.
+    `late` is the error rate of the second half of the rounds; `results` are the single runs.
 
     >>> from gappletron.paper.sweeps import SWEEPS, list_tasks
     >>> spread = Spread(list_tasks(SWEEPS[0])[0].configuration, 4, 0.2, 0.1, 0.3, 0.15, 50.0, 20.0)
@@ -216,11 +205,7 @@ class Spread(NamedTuple):
     late: float
     labels_seen: float
     explored: float
-    samples: tuple[Sample, ...] = ()
-
-    def series(self, value: Callable[[Sample], float], drawn: bool) -> Series:
-        """Return a value of every run, for tests that pair the runs of two learners."""
-        return Series({(sample.seed, sample.repeat): value(sample) for sample in self.samples}, drawn)
+    results: tuple[Result, ...] = ()
 
     @property
     def width(self) -> float:
@@ -267,23 +252,12 @@ class Summary:
         """Return the learners that played in a sweep."""
         return list(dict.fromkeys(learner for played, learner, _ in self._spreads if played == sweep))
 
-    def spreads(
-        self,
-        sweep: str,
-        learner: str,
-        cell: Cell,
-        *,
-        tuning: str | None = None,
-        optimizer: str | None = None,
-        graph: str | None = None,
-    ) -> Sequence[Spread]:
-        """Return every configuration of a learner in a cell, or those with this tuning, optimizer or graph."""
+    def spreads(self, sweep: str, learner: str, cell: Cell, **chosen: str | None) -> list[Spread]:
+        """Return every configuration of a learner in a cell, or those with this `tuning`, `optimizer` or `graph`."""
         return [
             spread
             for spread in self._spreads.get((sweep, learner, cell), [])
-            if tuning in (None, spread.configuration.tuning)
-            and optimizer in (None, spread.configuration.optimizer)
-            and graph in (None, spread.configuration.graph)
+            if all(value in (None, getattr(spread.configuration, name)) for name, value in chosen.items())
         ]
 
     def best(self, sweep: str, learner: str, cell: Cell, **chosen: str | None) -> Spread:
@@ -294,20 +268,16 @@ class Summary:
         return min(found, key=lambda spread: spread.mean)
 
 
-def _summarise(configuration: Task, runs: list[Result]) -> Spread:
-    samples = tuple(
-        Sample(run.task.data_seed, run.task.repeat, run.outcome.error_rate, run.late_error, run.outcome.explored)
-        for run in runs
-    )
-    rates, n = [sample.error for sample in samples], len(runs)
+def _summarise(configuration: Task, results: list[Result]) -> Spread:
+    rates, n = [result.outcome.error_rate for result in results], len(results)
     return Spread(
         configuration,
         n,
         sum(rates) / n,
         min(rates),
         max(rates),
-        sum(sample.late for sample in samples) / n,
-        sum(run.outcome.labels_seen for run in runs) / n,
-        sum(sample.explored for sample in samples) / n,
-        samples,
+        sum(result.late_error for result in results) / n,
+        sum(result.outcome.labels_seen for result in results) / n,
+        sum(result.outcome.explored for result in results) / n,
+        tuple(results),
     )

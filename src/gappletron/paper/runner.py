@@ -8,8 +8,6 @@ it reads pickled tasks from its standard input and writes a line for each loop t
 that plays compiles what is missing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import functools
@@ -22,6 +20,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -35,18 +34,18 @@ from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.data.prepared import Remembered
 from gappletron.data.stream import Stream
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.compiling import source_hash
+from gappletron.kernel.compiling import list_classes, source_hash
 from gappletron.kernel.numerics import lanes_for
-from gappletron.kernel.spelling import encode_piece, piece_classes, to_json
+from gappletron.kernel.spelling import encode_piece, to_json
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Learner
 from gappletron.learners.losses import Loss
 from gappletron.paper.adversary import quietest_after_fresh, quietest_segment
 from gappletron.paper.comparator import Comparator, best_comparator
-from gappletron.paper.readings import tune
 from gappletron.paper.results import Outcome, Result, Task
 from gappletron.paper.store import Store
 from gappletron.paper.sweeps import COMPARED
+from gappletron.paper.tuning import tune
 from gappletron.play.player import Player
 from gappletron.play.rounds import Counts, Losses
 from gappletron.play.runs import play, usable_cores
@@ -231,7 +230,7 @@ def choose_loops(tasks: Iterable[Task]) -> list[Task]:
     found = {}
     for task in tasks:
         is_updated = any(key == "update" for key, _ in task.pieces.changes)
-        found[piece_classes(task.pieces.learner), is_updated, lanes_for(task.classes)] = task
+        found[list_classes(task.pieces.learner), is_updated, lanes_for(task.classes)] = task
     return list(found.values())
 
 
@@ -251,53 +250,43 @@ def prepare_in_processes(tasks: Iterable[Task], processes: int, notify: Callable
     if len(loops) < 2 or processes < 2:
         prepare(loops, notify)
         return
-    done, lock = 0, threading.Lock()
-
-    def follow(worker: subprocess.Popen[bytes], share: list[Task]) -> None:
-        nonlocal done
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        with contextlib.suppress(BrokenPipeError), worker.stdin:  # a worker that died: others, or the player, compile
-            pickle.dump(share, worker.stdin)
-        with worker.stdout:
-            for _ in worker.stdout:
-                with lock:
-                    done += 1
-                    notify(done, len(loops))
-
     notify(0, len(loops))
     workers: list[subprocess.Popen[bytes]] = []
-    threads: list[threading.Thread] = []
-    try:
-        for start in range(min(processes, len(loops))):
-            workers.append(_start_compiler())
-            threads.append(threading.Thread(target=follow, args=(workers[-1], loops[start::processes])))
-            threads[-1].start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.1)  # in short waits, so that Ctrl-C is noticed
-    finally:
-        for worker in workers:
-            worker.kill()  # those that are still at work
-            worker.wait()
+    source, sink = os.pipe()  # for all of them: it ends with the last
+    with os.fdopen(source) as lines:
+        try:
+            try:
+                for start in range(min(processes, len(loops))):
+                    workers.append(_start_compiler(loops[start::processes], sink))
+            finally:
+                os.close(sink)
+            for done, _ in enumerate(lines, start=1):
+                notify(done, len(loops))
+        finally:
+            for worker in workers:
+                worker.kill()  # those that are still at work
+                worker.wait()
 
 
-def _start_compiler() -> subprocess.Popen[bytes]:
-    # In a session of its own: Ctrl-C goes to the process that waits, which ends the others.
-    return subprocess.Popen(
-        [sys.executable, "-m", __spec__.name],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
+def _start_compiler(tasks: Sequence[Task], output: int) -> subprocess.Popen[bytes]:
+    with tempfile.TemporaryFile() as file:
+        pickle.dump(tasks, file)
+        file.seek(0)
+        # In a session of its own: Ctrl-C goes to the process that waits, which ends the others.
+        return subprocess.Popen(
+            [sys.executable, "-m", __spec__.name],
+            stdin=file,
+            stdout=output,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
 
 
 # ----------------------------------------------------------------------------------------------------- what is missing
 
+# Processes: there are some forty loops, and each process needs a second to start.
 MAX_COMPILERS = 8
-"""Processes: there are some forty loops, and each process needs a second to start."""
 
 
 def complete(
@@ -316,7 +305,7 @@ def complete(
         view.finished(result.task.sweep, result.task.rounds)
 
     tasks = [task for stage in stages for task in stage]
-    view.damaged(store.remove_damaged())
+    view.damaged(store.damaged)
     stored = store.finished(tasks, source_hash())
     missing = [[task for task in stage if task.id not in stored] for stage in stages]
     waiting = [task for stage in missing for task in stage]

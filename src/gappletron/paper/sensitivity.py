@@ -6,15 +6,12 @@ plane of L and T (:data:`SETTINGS`), each on several data sets that differ only 
 readings share are run once. :func:`count_claims` counts, from stored runs only, in how many cells each claim holds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
 import json
-import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any, NamedTuple
@@ -23,6 +20,7 @@ from gappletron.learners.registry import named
 from gappletron.paper import templates
 from gappletron.paper.claims import CLAIMS, OURS, Claim, Verdict
 from gappletron.paper.results import Cell, Result, Summary, Task
+from gappletron.paper.styles import read_scale
 from gappletron.paper.sweeps import GAPS, PAPER, ROUNDS, Sweep, list_tasks, make_stream
 
 
@@ -45,15 +43,9 @@ class Reading:
 
 BASE = Reading()
 
+# The answers to each question, with a label. The first of each but T's is that of the main command.
 AXES: dict[str, dict[Any, str]] = {
-    "rounds": {
-        3_000: "T = 3,000",
-        10_000: "T = 10,000",
-        30_000: "T = 30,000",
-        50_000: "T = 50,000",
-        100_000: "T = 100,000",
-        300_000: "T = 300,000",
-    },
+    "rounds": {T: f"T = {T:,}" for T in (3_000, 10_000, 30_000, 50_000, 100_000, 300_000)},
     "constant": {
         "own": "L of each loss",
         "gaplog": "L = X²/ln K for all",
@@ -72,19 +64,15 @@ AXES: dict[str, dict[Any, str]] = {
     },
     "least_b": {0.001: "b from 0.001", 10.0: "b ≥ 10"},
 }
-"""The answers to each question, with a label. The first of each but T's is that of the main command."""
 
-PLANE = ("constant", "rounds")
-"""The two axes of which every pair of values is run."""
-
+# The seeds of the data: the last axis.
 SEEDS = (0, 1, 2, 3, 4)
-"""The seeds of the data: the last axis."""
 
+# With more rounds than this only the first seed is run, which keeps the whole within an hour on two cores.
 LONGEST = 100_000
-"""With more rounds than this only the first seed is run, which keeps the whole within an hour on two cores."""
 
+# The readings of L that are not the same for all losses: the loss that is read otherwise, and how.
 CONSTANTS = {"2 in gaplog": {"gaplog": "2"}}
-"""The readings of L that are not the same for all losses: the loss that is read otherwise, and how."""
 
 
 class Size(NamedTuple):
@@ -137,35 +125,24 @@ class Setting(NamedTuple):
         >>> SETTINGS[0].id, SETTINGS[1].id
         ('base', 'rounds=3000')
         """
-        return _spell(self.reading)
+        base = dataclasses.asdict(BASE)
+        answers = dataclasses.asdict(self.reading).items()
+        return ",".join(f"{name}={answer}" for name, answer in answers if answer != base[name]) or "base"
 
 
-def _spell(reading: Reading) -> str:
-    changed = [
-        f"{field.name}={getattr(reading, field.name)}"
-        for field in dataclasses.fields(reading)
-        if getattr(reading, field.name) != getattr(BASE, field.name)
-    ]
-    return ",".join(changed) or "base"
+def _list_settings() -> Iterator[Setting]:
+    yield Setting("base", "base", BASE)
+    for axis, answers in AXES.items():
+        for answer, label in answers.items():
+            if answer != getattr(BASE, axis):
+                yield Setting(axis, label, replace(BASE, **{axis: answer}))
+    for (constant, label), (rounds, more) in itertools.product(AXES["constant"].items(), AXES["rounds"].items()):
+        if constant != BASE.constant and rounds != BASE.rounds:
+            yield Setting("plane", f"{label}, {more}", replace(BASE, constant=constant, rounds=rounds))
 
 
-def _make_settings() -> tuple[Setting, ...]:
-    found = [Setting("base", "base", BASE)]
-    for axis, values in AXES.items():
-        found += [
-            Setting(axis, label, replace(BASE, **{axis: value}))
-            for value, label in values.items()
-            if value != getattr(BASE, axis)
-        ]
-    first, second = PLANE
-    for (one, label), (other, more) in itertools.product(AXES[first].items(), AXES[second].items()):
-        if one != getattr(BASE, first) and other != getattr(BASE, second):
-            found.append(Setting("plane", f"{label}, {more}", replace(BASE, **{first: one, second: other})))
-    return tuple(found)
-
-
-SETTINGS: tuple[Setting, ...] = _make_settings()
-"""All readings that are run, the base first."""
+# All readings that are run, the base first.
+SETTINGS = tuple(_list_settings())
 
 BASE_SETTING = SETTINGS[0]
 
@@ -199,7 +176,7 @@ def list_entries(reading: Reading, seed: int, size: Size = FULL_SIZE) -> list[En
     found = []
     for sweep in PAPER_SWEEPS:
         for base in _list_base_tasks(sweep, size.find_rounds(reading), size.repeats, size.cells):
-            if _query_scale(base.learner) < reading.least_b:
+            if ":b=" in base.learner and read_scale(base.learner) < reading.least_b:
                 continue
             learner, changes = _read(base, reading)
             stream = make_stream(base.cell, base.rounds, seed)
@@ -214,12 +191,6 @@ def list_entries(reading: Reading, seed: int, size: Size = FULL_SIZE) -> list[En
             task = replace(counts_as, id=name, learner=learner, tuning=tuning, setup=setup)
             found.append(Entry(task, counts_as))
     return found
-
-
-def _query_scale(learner: str) -> float:
-    """Return the b of a label-efficient Perceptron; infinity for other learners."""
-    name, _, scale = learner.partition(":b=")
-    return float(scale) if name == "label-efficient-perceptron" else math.inf
 
 
 def _read(task: Task, reading: Reading) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -244,8 +215,8 @@ def _read(task: Task, reading: Reading) -> tuple[str, tuple[tuple[str, str], ...
     return learner, tuple(changes.items())
 
 
+# The constant L of each loss, in the words of the readings.
 OWN = {"gaplog": "gaplog", "gaphin": "2", "gapsmh": "4"}
-"""The constant L of each loss, in the words of the readings."""
 
 
 def list_stages(settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> list[list[Task]]:
@@ -283,49 +254,6 @@ class Count(NamedTuple):
         return self.true / self.cells
 
 
-@dataclass(frozen=True)
-class Tally:
-    """The counts of every claim under every setting: one for each seed of the data.
-
-    `words` has what a paired test over the seeds of the data says of each claim about means, under the base.
-
-    >>> setting = SETTINGS[0]
-    >>> some = Tally({"full-separated": {"base": (Count(9, 9), Count(8, 9))}}, 3)
-    >>> some.held("full-separated", setting), round(some.share("full-separated", setting).mean, 3)
-    (0.5, 0.944)
-    """
-
-    counts: Mapping[str, Mapping[str, tuple[Count, ...]]]
-    repeats: int
-    words: Mapping[str, str] = field(default_factory=dict)
-
-    def of(self, claim: str, setting: Setting) -> tuple[Count, ...]:
-        """Return the counts of a claim under a setting; empty where it was not judged."""
-        return self.counts.get(claim, {}).get(setting.id, ())
-
-    def settings(self, claim: str | None = None) -> list[Setting]:
-        """Return the settings under which a claim, or some claim, was judged."""
-        judged = self.counts.values() if claim is None else [self.counts.get(claim, {})]
-        return [setting for setting in SETTINGS if any(setting.id in found for found in judged)]
-
-    def claims(self, setting: Setting | None = None) -> list[Claim]:
-        """Return the claims that were judged, under a setting or under any."""
-        judged = [claim for claim in PAPER_CLAIMS if claim.id in self.counts]
-        return [claim for claim in judged if setting is None or self.of(claim.id, setting)]
-
-    def held(self, claim: str, setting: Setting) -> float:
-        """Return the share of the seeds with which the claim as a whole holds."""
-        least, most = SHARES[claim]
-        return statistics.fmean(least <= count.share <= most for count in self.of(claim, setting))
-
-    def share(self, claim: str, setting: Setting) -> Interval:
-        """Return the share of cells in which the rule is true, with its interval over the seeds."""
-        return compute_interval([count.share for count in self.of(claim, setting)])
-
-
-SHARES = {claim.id: claim.share for claim in PAPER_CLAIMS}
-
-
 class Interval(NamedTuple):
     """A mean over the seeds of the data, and its 95% confidence interval (Student's t, cut to 0..1)."""
 
@@ -352,13 +280,137 @@ def compute_interval(shares: Sequence[float]) -> Interval:
     return Interval(mean, max(0.0, mean - half), min(1.0, mean + half), n)
 
 
+@dataclass(frozen=True)
+class Tally:
+    """The counts of every claim under every setting: one for each seed of the data.
+
+    `words` has what a paired test over the seeds of the data says of each claim about means, under the base.
+
+    >>> setting = SETTINGS[0]
+    >>> some = Tally({"full-separated": {"base": (Count(9, 9), Count(8, 9))}}, 3)
+    >>> some.find_held_share("full-separated", setting), round(some.find_share("full-separated", setting).mean, 3)
+    (0.5, 0.944)
+    """
+
+    counts: Mapping[str, Mapping[str, tuple[Count, ...]]]
+    repeats: int
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    def find_counts(self, claim: str, setting: Setting) -> tuple[Count, ...]:
+        """Return the counts of a claim under a setting; empty where it was not judged."""
+        return self.counts.get(claim, {}).get(setting.id, ())
+
+    def settings(self, claim: str | None = None) -> list[Setting]:
+        """Return the settings under which a claim, or some claim, was judged."""
+        judged = self.counts.values() if claim is None else [self.counts.get(claim, {})]
+        return [setting for setting in SETTINGS if any(setting.id in found for found in judged)]
+
+    def claims(self, setting: Setting | None = None) -> list[Claim]:
+        """Return the claims that were judged, under a setting or under any."""
+        judged = [claim for claim in PAPER_CLAIMS if claim.id in self.counts]
+        return [claim for claim in judged if setting is None or self.find_counts(claim.id, setting)]
+
+    def find_held_share(self, claim: str, setting: Setting) -> float:
+        """Return the share of the seeds with which the claim as a whole holds."""
+        least, most = SHARES[claim]
+        return statistics.fmean(least <= count.share <= most for count in self.find_counts(claim, setting))
+
+    def find_share(self, claim: str, setting: Setting) -> Interval | None:
+        """Return the share of cells in which the rule is true, with its interval over the seeds."""
+        counts = self.find_counts(claim, setting)
+        return compute_interval([count.share for count in counts]) if counts else None
+
+    def average_along(self, claim: str, axis: str) -> Interval | None:
+        """Return the mean share along an axis, with its interval over the seeds that all its settings have."""
+        counts = [
+            self.find_counts(claim, setting) for setting in self.settings(claim) if setting.axis in ("base", axis)
+        ]
+        # Settings with fewer seeds, those with the most rounds, are left out where others have more.
+        complete = [some for some in counts if len(some) == max(map(len, counts))]
+        means = [statistics.fmean(count.share for count in same) for same in zip(*complete, strict=True)]
+        return compute_interval(means) if len(counts) > 1 else None
+
+    def count_held(self, setting: Setting) -> float:
+        """Return the number of claims that hold under a setting, averaged over the seeds."""
+        return sum(self.find_held_share(claim.id, setting) for claim in self.claims(setting))
+
+    def count_held_by_seed(self) -> list[int]:
+        """Return the number of claims that hold at the base, for each seed of the data."""
+        counts = zip(*(self.find_counts(claim.id, BASE_SETTING) for claim in self.claims()), strict=False)
+        ranges = [claim.share for claim in self.claims()]
+        return [
+            sum(least <= count.share <= most for count, (least, most) in zip(same, ranges, strict=True))
+            for same in counts
+        ]
+
+    def average_share(self, setting: Setting) -> float:
+        """Return the share of cells in which a rule is true, averaged over the claims and the seeds."""
+        counts = [self.find_counts(claim.id, setting) for claim in self.claims(setting)]
+        return statistics.fmean(statistics.fmean(count.share for count in some) for some in counts)
+
+    @functools.cached_property
+    def best(self) -> Setting:
+        """The setting under which most claims hold on average; of several that with the larger shares."""
+        return max(self._complete, key=lambda setting: (self.count_held(setting), self.average_share(setting)))
+
+    @functools.cached_property
+    def best_by_share(self) -> Setting:
+        """The setting with the largest mean share of cells: a near miss counts almost as a hit."""
+        return max(self._complete, key=self.average_share)
+
+    @property
+    def _complete(self) -> list[Setting]:
+        """The settings that were run on as many seeds as the base: the largest of noisier averages is larger."""
+
+        def seeds(setting: Setting) -> int:
+            return max(len(self.find_counts(claim.id, setting)) for claim in self.claims())
+
+        return [setting for setting in self.settings() if seeds(setting) == seeds(BASE_SETTING)]
+
+    def find_robustness(self, claim: str) -> bool | None:
+        """Whether a claim holds under every setting and seed (True), under none (False), or only under some (None)."""
+        held = {self.find_held_share(claim, setting) for setting in self.settings(claim)}
+        return True if held == {1.0} else False if held == {0.0} else None
+
+    def count_robust(self, outcome: bool) -> int:
+        """Return the number of claims that hold under every reading, or of those that hold under none."""
+        return sum(self.find_robustness(claim.id) is outcome for claim in self.claims())
+
+    def describe_flips(self, claim: str) -> str:
+        """Return one sentence: the verdict at the base, and which readings change it, single axes before pairs.
+
+        >>> some = Tally({"full-separated": {"base": (Count(9, 9),), "rounds=3000": (Count(0, 9),)}}, 3)
+        >>> some.describe_flips("full-separated")
+        'Holds at the base; does not hold with T = 3,000.'
+        """
+        held = self.find_held_share(claim, BASE_SETTING)
+        # More than half of the seeds must agree that it is otherwise.
+        changed = [
+            setting for setting in self.settings(claim) if (self.find_held_share(claim, setting) > 0.5) != (held > 0.5)
+        ]
+        shown = ([setting for setting in changed if setting.axis != "plane"] or changed)[:SHOWN_FLIPS]
+        text = templates.render(
+            "flips.jinja",
+            held=held,
+            seeds=len(self.find_counts(claim, BASE_SETTING)),
+            shown=[setting.label for setting in shown],
+            more=len(changed) - len(shown),
+            robust=self.find_robustness(claim),
+        )
+        return " ".join(text.split())
+
+
+SHOWN_FLIPS = 3
+SHARES = {claim.id: claim.share for claim in PAPER_CLAIMS}
+
+
 def judge_reading(
-    results: Mapping[str, Result], reading: Reading, seed: int, size: Size = FULL_SIZE
-) -> list[Verdict] | None:
-    """Return the verdicts under a reading on data with this seed, from runs by id; None where a run is missing."""
-    found = list_entries(reading, seed, size)
-    if not found or any(entry.task.id not in results for entry in found):
-        return None
+    results: Mapping[str, Result], reading: Reading, seeds: Sequence[int], size: Size = FULL_SIZE
+) -> list[Verdict]:
+    """Return the verdicts under a reading on data with these seeds, from runs by id; none where a run is missing."""
+    found = [entry for seed in seeds for entry in list_entries(reading, seed, size)]
+    if any(entry.task.id not in results for entry in found):
+        return []
     summary = Summary(Result(entry.counts_as, results[entry.task.id].outcome) for entry in found)
     return [
         Verdict(claim, checks)
@@ -376,166 +428,20 @@ STANDARD = "bandit-standard-banditron"
 def count_claims(results: Iterable[Result], settings: Sequence[Setting] = SETTINGS, size: Size = FULL_SIZE) -> Tally:
     """Count every claim under every setting and seed whose runs are all there: a function of the runs alone."""
     by_id = {result.task.id: result for result in results}
-    counts: dict[str, dict[str, list[Count]]] = {}
+    counts: dict[str, dict[str, tuple[Count, ...]]] = {}
     for setting in settings:
         for seed in size.choose_seeds(setting.reading):
-            for verdict in judge_reading(by_id, setting.reading, seed, size) or ():
-                found = counts.setdefault(verdict.claim.id, {}).setdefault(setting.id, [])
-                found.append(Count(verdict.true_checks, len(verdict.checks)))
-    frozen = {claim: {name: tuple(some) for name, some in found.items()} for claim, found in counts.items()}
-    return Tally(frozen, size.repeats, judge_over_seeds(by_id, size))
+            for verdict in judge_reading(by_id, setting.reading, [seed], size):
+                by_setting = counts.setdefault(verdict.claim.id, {})
+                count = Count(verdict.true_checks, len(verdict.checks))
+                by_setting[setting.id] = (*by_setting.get(setting.id, ()), count)
+    # What a paired test over the seeds of the data says of each claim about means.
+    over_seeds = judge_reading(by_id, BASE, size.seeds, size) if len(size.seeds) > 1 else []
+    words = {verdict.claim.id: word for verdict in over_seeds if (word := verdict.word) is not None}
+    return Tally(counts, size.repeats, words)
 
 
-def judge_over_seeds(results: Mapping[str, Result], size: Size = FULL_SIZE) -> dict[str, str]:
-    """Return what a paired test over the seeds of the data says of each claim about means, under the base."""
-    found = [entry for seed in size.seeds for entry in list_entries(BASE, seed, size)]
-    if len(size.seeds) < 2 or any(entry.task.id not in results for entry in found):
-        return {}
-    summary = Summary(Result(entry.counts_as, results[entry.task.id].outcome) for entry in found)
-    verdicts = [Verdict(claim, checks) for claim in PAPER_CLAIMS if (checks := tuple(claim.test(summary)))]
-    return {verdict.claim.id: word for verdict in verdicts if (word := verdict.word) is not None}
-
-
-# -------------------------------------------------------------------------------------------------------- what it shows
-
-
-def find_best(found: Tally) -> Setting:
-    """Return the setting under which most claims hold on average; of several that with the larger shares.
-
-    Settings that were run on fewer seeds than the base are left out: the largest of noisier averages is larger.
-    """
-    return max(_choose_complete(found), key=lambda setting: (count_held(found, setting), average_share(found, setting)))
-
-
-def find_best_by_share(found: Tally) -> Setting:
-    """Return the setting with the largest mean share of cells: a near miss counts almost as a hit."""
-    return max(_choose_complete(found), key=lambda setting: average_share(found, setting))
-
-
-def _choose_complete(found: Tally) -> list[Setting]:
-    def seeds(setting: Setting) -> int:
-        return max(len(found.of(claim.id, setting)) for claim in found.claims())
-
-    return [setting for setting in found.settings() if seeds(setting) == seeds(BASE_SETTING)]
-
-
-def count_held(found: Tally, setting: Setting) -> float:
-    """Return the number of claims that hold under a setting, averaged over the seeds."""
-    return sum(found.held(claim.id, setting) for claim in found.claims(setting))
-
-
-def average_share(found: Tally, setting: Setting) -> float:
-    """Return the share of cells in which a rule is true, averaged over the claims and the seeds."""
-    return statistics.fmean(found.share(claim.id, setting).mean for claim in found.claims(setting))
-
-
-def find_robustness(found: Tally, claim: str) -> bool | None:
-    """Whether a claim holds under every setting and seed (True), under none (False), or only under some (None)."""
-    held = {found.held(claim, setting) for setting in found.settings(claim)}
-    return True if held == {1.0} else False if held == {0.0} else None
-
-
-SHOWN_FLIPS = 3
-
-
-def describe_flips(found: Tally, claim: str) -> str:
-    """Return one sentence: the verdict at the base, and which readings change it, single axes before pairs.
-
-    >>> some = Tally({"full-separated": {"base": (Count(9, 9),), "rounds=3000": (Count(0, 9),)}}, 3)
-    >>> describe_flips(some, "full-separated")
-    'Holds at the base; does not hold with T = 3,000.'
-    """
-    held = found.held(claim, BASE_SETTING)
-    # More than half of the seeds must agree that it is otherwise.
-    changed = [setting for setting in found.settings(claim) if (found.held(claim, setting) > 0.5) != (held > 0.5)]
-    shown = ([setting for setting in changed if setting.axis != "plane"] or changed)[:SHOWN_FLIPS]
-    text = templates.render(
-        "flips.jinja",
-        held=held,
-        seeds=len(found.of(claim, BASE_SETTING)),
-        shown=[setting.label for setting in shown],
-        more=len(changed) - len(shown),
-        robust=find_robustness(found, claim),
-    )
-    return " ".join(text.split())
-
-
-# --------------------------------------------------------------------------------------------------- for the report
-
-
-class Dependence(NamedTuple):
-    """A claim in the sensitivity run: the shares of cells at the base and under the best reading, and what flips it.
-
-    `held` is the share of the seeds with which it holds under the best reading, `word` what a test over the seeds says.
-    """
-
-    claim: Claim
-    base: Interval
-    best: Interval | None
-    held: float | None
-    robust: bool | None
-    sentence: str
-    word: str | None
-
-
-class Study(NamedTuple):
-    """What a sensitivity run says.
-
-    `most` is the reading under which most claims hold, and `held` their number there, averaged over the seeds of the
-    data, as `base` at the base; `by_share` is the reading with the largest share of cells. `by_claim` has what is said
-    of each claim.
-    """
-
-    most: str
-    by_share: str
-    held: float
-    base: float
-    settings: int
-    seeds: int
-    by_claim: dict[str, Dependence]
-
-    @property
-    def robust(self) -> tuple[int, int]:
-        """The number of claims that hold under every reading, and of those that hold under none."""
-        found = [one.robust for one in self.by_claim.values()]
-        return found.count(True), found.count(False)
-
-
-def summarise(found: Tally | None) -> Study | None:
-    """Return what a sensitivity run says; None without one, or where it judged nothing."""
-    if found is None or not found.claims():
-        return None
-    most = find_best(found)
-    by_claim = {
-        claim.id: Dependence(
-            claim,
-            found.share(claim.id, BASE_SETTING),
-            found.share(claim.id, most) if found.of(claim.id, most) else None,
-            found.held(claim.id, most) if found.of(claim.id, most) else None,
-            find_robustness(found, claim.id),
-            describe_flips(found, claim.id),
-            found.words.get(claim.id),
-        )
-        for claim in found.claims()
-    }
-    return Study(
-        most.label,
-        find_best_by_share(found).label,
-        count_held(found, most),
-        count_held(found, BASE_SETTING),
-        len(found.settings()),
-        len(SEEDS),
-        by_claim,
-    )
-
-
-def read_stored() -> Tally | None:
-    """Return the counts of the sensitivity run that comes with the package; None without one."""
-    file = resources.files(__package__).joinpath(FILE)
-    return from_json(file.read_text(encoding="utf-8")) if file.is_file() else None
-
-
-# --------------------------------------------------------------------------------------------------------- as a file
+# ------------------------------------------------------------------------------------------------------------ as a file
 
 FILE = "sensitivity.json"
 
@@ -563,3 +469,8 @@ def from_json(text: str) -> Tally:
         for claim, settings in content["counts"].items()
     }
     return Tally(counts, content["repeats"], content["over seeds"])
+
+
+def read_stored() -> Tally:
+    """Return the counts of the sensitivity run that comes with the package."""
+    return from_json(resources.files(__package__).joinpath(FILE).read_text("utf-8"))

@@ -7,8 +7,6 @@ Every row has a checksum of its contents. A row that does not match it, or that 
 read as a result. A file with anything but the table of this module is refused before its rows are read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import hashlib
@@ -20,8 +18,9 @@ import sqlite3
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from gappletron.base import files
 from gappletron.base.errors import UserError
@@ -30,89 +29,77 @@ from gappletron.paper.results import Outcome, Result, Task
 
 FILE = "results.sqlite"
 
-
 _KINDS = {field.name: str(field.type) for kind in (Task, Outcome) for field in fields(kind) if field.name != "setup"}
 COLUMNS = tuple(_KINDS)
-OUTCOME_COLUMNS = tuple(field.name for field in fields(Outcome))
+_TASK_COLUMNS = COLUMNS[: -len(fields(Outcome))]
 NOT_IN_TABLES = ("curve",)
+# The type of a column in SQLite, in Python and in Parquet, by the annotation of the field.
 _TYPES: dict[str, tuple[str, tuple[type, ...], str]] = {
     "int": ("INTEGER NOT NULL", (int,), "int64"),
     "float": ("REAL NOT NULL", (float,), "float64"),
     "float | None": ("REAL", (float, type(None)), "float64"),
     "str": ("TEXT NOT NULL", (str,), "string"),
 }
-"""The type of a column in SQLite, in Python and in Parquet, by the annotation of the field."""
 _TABLE = (
     "CREATE TABLE runs ("
     + ", ".join(f"{name} {_TYPES[_KINDS[name]][0]}" for name in COLUMNS)
     + ", checksum TEXT NOT NULL, PRIMARY KEY (id))"
 )
 _SCHEMA = {("table", "runs", _TABLE), ("index", "sqlite_autoindex_runs_1", None)}
-ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What reading a damaged file raises; the second where the message of the first holds damaged bytes."""
-MOST_RUNS = 1_000_000
+# The largest size of a row.
 MOST_BYTES = 2**24
-"""In one row."""
+
+UNUSABLE = "{path!r} cannot be used as a file of results ({reason}): move it away or choose another folder"
+UNWRITABLE = "cannot write {path!r} ({reason}): fix that and start again; the runs stored so far are kept"
 
 
 class Store:
     """The runs of one folder, open for writing. There can be only one writer at a time.
 
+    Opening it removes the rows that are not as they were written, or that no run can have given; `damaged` has their
+    ids.
+
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Store(folder) as store:
-    ...     len(store.finished([], sources="0123456789abcdef"))
-    0
+    ...     store.damaged, len(store.finished([], sources="0123456789abcdef"))
+    ([], 0)
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.path = Path(folder) / FILE
-        self._stored: dict[str, Result] | None = None
-        self._lock = _lock(Path(folder))
-        with contextlib.ExitStack() as undo:
-            undo.callback(_unlock, self._lock)
-            with self._explained(_unusable):
-                self._connection = _connect(self.path)
-                undo.callback(self._connection.close)
-                self._prepare()
-            undo.pop_all()
+        lock = _lock(Path(folder))
+        with contextlib.ExitStack() as stack:
+            if lock is not None:
+                stack.callback(files.unlock_file, lock)
+            with _explain_errors(self.path, UNUSABLE):
+                self._connection = stack.enter_context(contextlib.closing(_connect(self.path)))
+                if not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    self._connection.execute(_TABLE)
+                _check_structure(self._connection, self.path)
+                # WAL: a commit appends, so after a kill a row is either complete or absent, and readers do not wait.
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+                self._stored, self.damaged = self._remove_damaged()
+            self._close = stack.pop_all().close
 
-    def _prepare(self) -> None:
-        """Create the table, or check that an existing file has this table and nothing else."""
-        if not self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            self._connection.execute(_TABLE)
-        _check_structure(self._connection, self.path)
-        # WAL: a commit appends, so after a kill a row is either complete or absent, and readers do not wait.
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
+    def _remove_damaged(self) -> tuple[dict[str, Result], list[str]]:
+        """Return the good rows by id, and the ids of the damaged ones, which are removed."""
+        rows = list(_read_rows(self._connection))
+        if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            self._connection.execute("REINDEX")  # rows are found by a scan, but replaced through the index
+        damaged = [row for row in rows if row.result is None]
+        with self._connection:
+            self._connection.executemany("DELETE FROM runs WHERE rowid = ?", [(row.number,) for row in damaged])
+        return {row.id: row.result for row in rows if row.result is not None}, [row.id for row in damaged]
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._connection.close()
-        _unlock(self._lock)
-
-    def remove_damaged(self) -> list[str]:
-        """Remove the rows that are not as they were written, or that no run can have given; return their ids."""
-        with self._explained(_unusable):
-            rows = list(_rows(self._connection))
-            damaged = [(number, row) for number, row, result in rows if result is None]
-            if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
-                self._connection.execute("REINDEX")  # rows are found by a scan, but replaced through the index
-            with self._connection:
-                self._connection.executemany("DELETE FROM runs WHERE rowid = ?", [(number,) for number, _ in damaged])
-        self._stored = {result.task.id: result for _, _, result in rows if result is not None}
-        return [str(row[0]) for _, row in damaged]
+        self._close()
 
     def finished(self, tasks: Iterable[Task], sources: str) -> dict[str, Result]:
-        """Return the stored results of these tasks, by id: those with the same parameters and the same sources.
-
-        The rows are read once; later runs are known from :meth:`add`.
-        """
-        if self._stored is None:
-            with self._explained(_unusable):
-                found = [result for _, _, result in _rows(self._connection) if result is not None]
-            self._stored = {result.task.id: result for result in found}
+        """Return the stored results of these tasks, by id: those with the same parameters and the same sources."""
         stored = self._stored
         return {
             task.id: Result(task, stored[task.id].outcome)
@@ -129,18 +116,20 @@ class Store:
                 "column: it cannot be stored"
             )
         row = (*values, _checksum(values))
-        with self._explained(_unwritable), self._connection:
+        with _explain_errors(self.path, UNWRITABLE), self._connection:
             self._connection.execute(f"INSERT OR REPLACE INTO runs VALUES ({', '.join('?' * len(row))})", row)
-        if self._stored is not None:
-            self._stored[result.task.id] = result
+        self._stored[result.task.id] = result
 
-    @contextlib.contextmanager
-    def _explained(self, explain: Callable[[Path, Exception], UserError]) -> Iterator[None]:
-        """Raise what SQLite says in the block as one sentence."""
-        try:
-            yield
-        except ERRORS as error:
-            raise explain(self.path, error) from error
+
+@contextlib.contextmanager
+def _explain_errors(path: Path, sentence: str) -> Iterator[None]:
+    """Raise what SQLite says in the block as one sentence about a file; it may repeat damaged bytes of the file."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        said = "".join(letter if letter.isprintable() else "?" for letter in str(error))
+        reason = shorten(said, 200) if isinstance(error, sqlite3.Error) else "it is damaged"
+        raise UserError(sentence.format(path=str(path), reason=reason)) from error
 
 
 def _connect(path: Path, mode: str = "mode=rwc") -> sqlite3.Connection:
@@ -159,54 +148,15 @@ def _lock(folder: Path) -> int | None:
     """Return a lock on the folder, released when the process ends; None where the system has no such locks."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(
-            f"{str(folder)!r} is a file or is inside a file, and results need a folder: choose another with --out"
-        ) from None
-    except OSError as error:
-        raise UserError(
-            f"cannot create the folder {str(folder)!r} ({error.strerror or error}): choose another with --out"
-        ) from None
-    try:
-        import fcntl
-    except ImportError:  # Windows: SQLite's own locks protect the file, but two commands would repeat each other's runs
-        return None
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return files.lock_file(folder)
     except BlockingIOError:
-        os.close(descriptor)
         raise UserError(
             f"another process is writing results to {str(folder)!r}: wait for it or choose another folder with --out"
         ) from None
-    except OSError:  # a file system without locks
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _unlock(lock: int | None) -> None:
-    if lock is not None:
-        os.close(lock)
-
-
-def _unusable(path: Path, error: Exception | str) -> UserError:
-    return UserError(
-        f"{str(path)!r} cannot be used as a file of results ({_describe(error)}): move it away or choose another folder"
-    )
-
-
-def _unwritable(path: Path, error: Exception) -> UserError:
-    return UserError(
-        f"cannot write {str(path)!r} ({_describe(error)}): fix that and start again; the runs stored so far are kept"
-    )
-
-
-def _describe(error: Exception | str) -> str:
-    """Return what SQLite says, which may repeat bytes of the file."""
-    if isinstance(error, UnicodeDecodeError):
-        return "it is damaged"
-    return shorten("".join(letter if letter.isprintable() else "?" for letter in str(error)), 200)
+    except OSError as error:
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = "it is a file or is inside a file" if is_file else error.strerror or error
+        raise UserError(f"cannot create the folder {str(folder)!r} ({reason}): choose another with --out") from None
 
 
 def _check_structure(connection: sqlite3.Connection, path: Path) -> None:
@@ -225,31 +175,31 @@ def _check_structure(connection: sqlite3.Connection, path: Path) -> None:
     for (problem,) in connection.execute("PRAGMA quick_check(100)"):
         # A missing value is a damaged row, which is found by its checksum.
         if problem != "ok" and not problem.startswith("NULL value in"):
-            raise _unusable(path, "damaged pages")
+            raise sqlite3.DatabaseError("damaged pages")
 
 
 def _values(result: Result) -> tuple[Any, ...]:
     """Return the values of a row, in the order of the columns."""
-    cut = len(COLUMNS) - len(OUTCOME_COLUMNS)
-    return (
-        *(getattr(result.task, name) for name in COLUMNS[:cut]),
-        *(getattr(result.outcome, name) for name in OUTCOME_COLUMNS),
-    )
+    outcome = attrgetter(*COLUMNS[len(_TASK_COLUMNS) :])(result.outcome)
+    return (*attrgetter(*_TASK_COLUMNS)(result.task), *outcome)
 
 
-def _rows(connection: sqlite3.Connection) -> Iterator[tuple[int, tuple[Any, ...], Result | None]]:
-    """Yield the number of each row, its values, and the result; None where it is damaged or not one of a run."""
-    cut = len(COLUMNS) - len(OUTCOME_COLUMNS)
+class _Row(NamedTuple):
+    """A row of the table by its number, its id, and its result; None where it is damaged or not one of a run."""
+
+    number: int
+    id: str
+    result: Result | None
+
+
+def _read_rows(connection: sqlite3.Connection) -> Iterator[_Row]:
+    cut = len(_TASK_COLUMNS)
     # By a scan of the table: an index that is damaged would hide rows.
-    found = connection.execute(
-        f"SELECT rowid, {', '.join(COLUMNS)}, checksum FROM runs NOT INDEXED LIMIT {MOST_RUNS + 1}"
-    )
-    for place, (number, *values, checksum) in enumerate(found):
-        if place == MOST_RUNS:
-            raise sqlite3.DataError(f"more than {MOST_RUNS:,} rows")
+    found = connection.execute(f"SELECT rowid, {', '.join(COLUMNS)}, checksum FROM runs NOT INDEXED")
+    for number, *values, checksum in found:
         row = tuple(values)
         is_good = _is_sound(row) and checksum == _checksum(row)
-        yield number, row, Result(Task(*row[:cut]), Outcome(*row[cut:])) if is_good else None
+        yield _Row(number, str(row[0]), Result(Task(*row[:cut]), Outcome(*row[cut:])) if is_good else None)
 
 
 def _checksum(values: tuple[Any, ...]) -> str:
@@ -297,17 +247,11 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
     path = Path(folder) / FILE
     if not path.is_file():
         raise UserError(f"there is no {str(path)!r}: run `gappletron reproduce --out {os.fspath(folder)}` first")
-    # In a folder without write permission SQLite cannot create its log, so the file is read as immutable.
-    for mode in ("mode=ro", "mode=ro&immutable=1"):
+    with _explain_errors(path, UNUSABLE):
         try:
-            with contextlib.closing(_connect(path, mode)) as connection:
-                _check_structure(connection, path)
-                results = [result for _, _, result in _rows(connection)]
-                break
-        except ERRORS as error:
-            reason = _describe(error)
-    else:
-        raise _unusable(path, reason)
+            results = _read_file(path, "mode=ro")
+        except sqlite3.OperationalError:  # in a folder without write permission SQLite cannot create its log
+            results = _read_file(path, "mode=ro&immutable=1")
     good = [result for result in results if result is not None]
     if len(good) < len(results):
         raise UserError(
@@ -315,6 +259,12 @@ def read_results(folder: str | os.PathLike[str]) -> list[Result]:
             f"`gappletron reproduce --out {os.fspath(folder)}`, which removes them and repeats the runs that it needs"
         )
     return sorted(good, key=lambda result: result.task.id)
+
+
+def _read_file(path: Path, mode: str) -> list[Result | None]:
+    with contextlib.closing(_connect(path, mode)) as connection:
+        _check_structure(connection, path)
+        return [row.result for row in _read_rows(connection)]
 
 
 def table_kind(path: str | os.PathLike[str]) -> Callable[[list[str], list[list[Any]]], bytes]:

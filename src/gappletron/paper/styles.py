@@ -1,7 +1,5 @@
 """The label, the colour and the marker of every learner, in figures and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 from zlib import crc32
@@ -10,8 +8,8 @@ from gappletron.base.colours import COLOURS
 from gappletron.learners.registry import names
 
 Line = Literal["-", "--", "-.", ":"]
+# One of matplotlib's markers; a tuple is the number of corners, 0 for a polygon or 1 for a star, and an angle.
 Marker = str | tuple[int, Literal[0, 1], int]
-"""One of matplotlib's markers; a tuple is the number of corners, 0 for a polygon or 1 for a star, and an angle."""
 
 
 class Style(NamedTuple):
@@ -29,9 +27,10 @@ class Style(NamedTuple):
 
 
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK, OLIVE = COLOURS
+# Also for everything that does not belong to a learner.
 GREY = "#777777"
-"""Also for everything that does not belong to a learner."""
 
+# The learners of the sweeps, in the order of the legends. :func:`find_style` gives other learners a style.
 STYLES: dict[str, Style] = {
     "auto": Style("auto", "#882255", (4, 1, 0)),
     "gaplog": Style("GapLog", GREEN, "^"),
@@ -56,12 +55,11 @@ STYLES: dict[str, Style] = {
     "exp3-g": Style("Exp3.G", OLIVE, "p", ":"),
     "perceptrons-first": Style("Perceptrons first", VERMILION, "H"),
 }
-"""The learners of the sweeps, in the order of the legends. :func:`find_style` gives other learners a style."""
 
 OTHER_COLOURS = ("#661100", "#332288", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#88CCEE", "#CC6677")
 OTHER_MARKERS: tuple[Marker, ...] = ((7, 1, 0), (6, 1, 0), (5, 1, 36), (4, 1, 45), (5, 0, 180), (8, 1, 0), (7, 0, 0))
+# For learners that are not in STYLES: a brown and Paul Tol's muted palette, and markers that STYLES does not use.
 OTHER_LINES: tuple[Line, ...] = ("--", "-.", ":")
-"""For learners that are not in STYLES: a brown and Paul Tol's muted palette, and markers that STYLES does not use."""
 
 
 def label_learner(learner: str) -> str:
@@ -104,3 +102,12 @@ def sort_learners(learners: Iterable[str]) -> list[str]:
     """
     rank = {name: place for place, name in enumerate(dict.fromkeys([*STYLES, *names()]))}
     return sorted(dict.fromkeys(learners), key=lambda learner: rank.get(learner.partition(":")[0], len(rank)))
+
+
+def read_scale(learner: str) -> float:
+    """Return the number b of a label-efficient Perceptron.
+
+    >>> read_scale("label-efficient-perceptron:b=0.1")
+    0.1
+    """
+    return float(learner.partition(":b=")[2])

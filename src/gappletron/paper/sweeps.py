@@ -6,24 +6,19 @@ experiments are those of section 5 and of the appendix "Experiments" of the pape
 chosen here or in the tunings of the learners, and the report lists these choices.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from gappletron.base.checks import whole
 from gappletron.base.text import to_kebab_case
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
-from gappletron.data.generated import UnitVectors
 from gappletron.data.stream import Stream
-from gappletron.data.synthetic import Synthetic
-from gappletron.graphs.graph import FeedbackGraph
+from gappletron.data.synthetic import Synthetic, UnitVectors
 from gappletron.graphs.open import open_graph
 from gappletron.kernel.pieces import Piece
-from gappletron.learners.exploration.gap_rules import Paper, TopUp
-from gappletron.learners.exploration.rule import Exploration
+from gappletron.learners.exploration.rules import Exploration, Paper, TopUp
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.learner import Learner
 from gappletron.learners.optimizers import AdaptiveOGD, FixedOGD, Optimizer, ProjectedOGD
@@ -31,8 +26,10 @@ from gappletron.learners.registry import named
 from gappletron.paper.remarks import ExponentiatedGradient, PerceptronsFirst, Signs, Turning
 from gappletron.paper.results import Cell, Setup, Task
 
+# The default T; the paper does not give one.
 ROUNDS = 100_000
-"""The default T; the paper does not give one."""
+
+_open_graph = functools.lru_cache(maxsize=64)(open_graph)
 
 
 # ------------------------------------------------------------------------------------------------------------- the data
@@ -93,7 +90,7 @@ class Changing(NamedTuple):
 Data = Cell | Units | Blind | Fresh | Both | Dense | Changing
 
 
-@functools.lru_cache(maxsize=1024, typed=True)  # of two kinds of data with the same numbers each has its own
+@functools.lru_cache(maxsize=1024, typed=True)  # typed: kinds of data may have the same numbers
 def make_stream(data: Data, most: int, seed: int = 0) -> Stream | None:
     """Return the stream of a data set with at most so many rounds; None where these are too few.
 
@@ -140,7 +137,7 @@ class Entrant(NamedTuple):
     draws: bool = True
 
     @classmethod
-    def make(cls, name: str, tuning: str = "", *, draws: bool = True, **pieces: Exploration | Optimizer) -> Entrant:
+    def make(cls, name: str, tuning: str = "", *, draws: bool = True, **pieces: Exploration | Optimizer) -> Self:
         """Return the registered learner of this name, with other pieces in place of its own."""
         return cls(name, named(name).replace(**pieces), tuning, draws)
 
@@ -206,13 +203,8 @@ def make_task(sweep: Sweep, entrant: Entrant, stream: Stream, repeat: int, probe
         stream=text,
         repeat=repeat,
         seed=0,
-        setup=Setup(entrant.learner, _make_graph(sweep.graph, classes), stream, entrant.tuning, probes),
+        setup=Setup(entrant.learner, _open_graph(sweep.graph, classes), stream, entrant.tuning, probes),
     )
-
-
-@functools.lru_cache(maxsize=64)
-def _make_graph(name: str, classes: int) -> FeedbackGraph:
-    return open_graph(name, classes)
 
 
 @functools.lru_cache(maxsize=256)
@@ -257,11 +249,11 @@ def _plain(*names: str, tunings: tuple[str, ...] = ("",), draws: bool = True) ->
     return tuple(Entrant.make(name, tuning, draws=draws) for tuning in tunings for name in names)
 
 
+# Values of b. The label-efficient Perceptron asks with probability b / (b + margin): from rarely to almost always.
 QUERY_SCALES = (0.001, 0.003, 0.01, 0.03, 0.1, 1.0, 10.0, 100.0)
-"""Values of b. The label-efficient Perceptron asks with probability b / (b + margin): from rarely to almost always."""
 
+# The standard Banditron, the last, is not in the paper's figures, but in a remark of its text.
 BASELINES = ("pnewtron", "soba-diag", "banditron-iw", "banditron")
-"""The standard Banditron, the last, is not in the paper's figures, but in a remark of its text."""
 
 DETERMINISTIC_BASELINES = ("second-order-perceptron-diag", "perceptron", "passive-aggressive")
 QUERYING = tuple(f"label-efficient-perceptron:b={b:g}" for b in QUERY_SCALES)
@@ -299,8 +291,8 @@ def _in_wide_ball(tuning: str) -> tuple[Entrant, ...]:
 NOISY, SEPARABLE = (Units(3, 0.05),), (Units(3, 0.0),)
 PARTIAL = ("bandit", "filtering", "label-efficient")
 
+# Repeats where a statement holds with probability 1 - delta: no failure in so many runs tells that delta < 0.015.
 MANY = 200
-"""Repeats where a statement holds with probability 1 - delta: no failure in so many runs tells that delta < 0.015."""
 
 BOUNDS = (
     *(
@@ -338,8 +330,8 @@ BOUNDS = (
     Sweep("bounds", "full", NOISY + SEPARABLE, _in_ball("", "gapsmh"), repeats=MANY),
 )
 
+# The sweeps whose runs are compared with the best comparator in hindsight.
 COMPARED = ("bounds",)
-"""The sweeps whose runs are compared with the best comparator in hindsight."""
 
 
 def _on_fresh_features(radius: int, *more: Entrant) -> Sweep:
@@ -392,6 +384,7 @@ LOWER_BOUNDS = (
 
 HALF_ROOT = round(math.sqrt(3.0) / 2.0, 6)  # norm of the comparator on three signs, whose entries add up to 1.5
 
+# The paper's remarks on other norms and on dynamic regret, and the question in its section on future work.
 REMARKS = (
     *(
         Sweep(
@@ -425,10 +418,10 @@ REMARKS = (
         ),
     ),
 )
-"""The paper's remarks on other norms and on dynamic regret, and the question in its section on future work."""
 
 # --------------------------------------------------------------------------------------------------- beyond the paper
 
+# The default learner on the data of the paper's figures.
 OURS = (
     *(
         Sweep("ours", graph, cells, _plain("auto"), repeats=3)
@@ -437,10 +430,9 @@ OURS = (
     # With full information it explores nothing, so it draws nothing.
     Sweep("ours", "full", CELLS, _plain("auto", draws=False)),
 )
-"""The default learner on the data of the paper's figures."""
 
+# All experiments.
 SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + REMARKS + OURS
-"""All experiments."""
 
+# The learners that play the same data in the same way in every repeat.
 DETERMINISTIC = frozenset(entrant.name for sweep in SWEEPS for entrant in sweep.entrants if not entrant.draws)
-"""The learners that play the same data in the same way in every repeat."""

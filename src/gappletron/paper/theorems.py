@@ -1,11 +1,10 @@
 """Compares stored runs with the theorems: upper bounds, and lower bounds against the adversaries of their proofs."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
 from gappletron.learners.gappletron import Gappletron
@@ -15,50 +14,10 @@ from gappletron.paper.results import Result, Task
 from gappletron.paper.theory import THEOREMS, Bound, Theorem, bounds
 
 DELTA = 0.05
+# The confidence of the verdicts on theorems that hold with high probability.
 CONFIDENCE = 0.95
-"""With which a share of runs is told from 1 - delta."""
 STANDARD_ERRORS = 3.0
 ENOUGH_RUNS = 5
-
-
-class Upper(NamedTuple):
-    """One theorem and the runs of one learner: the bound and the mistakes.
-
-    `bound` is an upper bound on the mistakes, averaged over the runs: the right-hand side of the theorem, plus
-    `comparator` (the loss of the best U found) where the theorem bounds the regret. `within` is the share of runs that
-    are within their bound, and `tightness` the measured mistakes over the bound. `refusal` is the reason why the
-    theorem does not apply, or None.
-    """
-
-    graph: str
-    learner: str
-    noise: float
-    theorem: str
-    rounds: int
-    comparator: float
-    refusal: str | None
-    runs: int
-    mistakes: float
-    most: int
-    bound: float
-    within: float
-    tightness: float
-
-    @property
-    def regret(self) -> float:
-        """The measured surrogate regret: average mistakes minus the comparator's loss."""
-        return self.mistakes - self.comparator
-
-    @property
-    def verdict(self) -> str:
-        """Whether the bound holds for the runs."""
-        if self.refusal is not None:
-            return "does not apply"
-        if is_with_high_probability(self.theorem):
-            found = judge_share(self.runs, round(self.within * self.runs), DELTA)
-        else:
-            found = "holds" if self.mistakes <= self.bound else "is violated"
-        return found + (", but is vacuous (above T)" if self.bound >= self.rounds else "")
 
 
 def is_with_high_probability(theorem: str) -> bool:
@@ -94,14 +53,15 @@ def judge_share(runs: int, within: int, delta: float) -> str:
     return f"holds in {within} of {runs} runs, too few to tell"
 
 
-class Measured(NamedTuple):
+@dataclass(frozen=True)
+class Measured:
     """Runs and the bounds on their mistakes: the mean and the largest number of mistakes, and the mean bound.
 
     `within` is the share of the runs that are within their bound. `tightness` is the measured mistakes over the bound;
     1 would be a bound that is attained. For a theorem in expectation it is that of the means, for one with high
     probability the largest of a run.
 
-    >>> [Measured.of(name, [10, 30], [100, 100]).tightness for name in ("expectation", "high-probability")]
+    >>> [Measured.compute(name, [10, 30], [100, 100]).tightness for name in ("expectation", "high-probability")]
     [0.2, 0.3]
     """
 
@@ -113,12 +73,42 @@ class Measured(NamedTuple):
     tightness: float
 
     @classmethod
-    def of(cls, theorem: str, mistakes: Sequence[int], limits: Sequence[float]) -> Measured:
+    def compute(cls, theorem: str, mistakes: Sequence[int], limits: Sequence[float]) -> Self:
         """Return the numbers of some runs, from their mistakes and the bounds on these."""
         ratios = [made / limit for made, limit in zip(mistakes, limits, strict=True)]
         n, within = len(mistakes), sum(made <= limit for made, limit in zip(mistakes, limits, strict=True))
         tightness = max(ratios) if is_with_high_probability(theorem) else sum(mistakes) / sum(limits)
         return cls(n, sum(mistakes) / n, max(mistakes), sum(limits) / n, within / n, tightness)
+
+
+@dataclass(frozen=True)
+class Upper(Measured):
+    """One theorem and the runs of one learner, of which `task` is the first: the bound and the mistakes.
+
+    `bound` is the right-hand side of the theorem, plus `comparator` (the loss of the best U found) where the theorem
+    bounds the regret. `refusal` is the reason why the theorem does not apply, or None.
+    """
+
+    task: Task
+    theorem: str
+    comparator: float
+    refusal: str | None
+
+    @property
+    def regret(self) -> float:
+        """The measured surrogate regret: average mistakes minus the comparator's loss."""
+        return self.mistakes - self.comparator
+
+    @property
+    def verdict(self) -> str:
+        """Whether the bound holds for the runs."""
+        if self.refusal is not None:
+            return "does not apply"
+        if is_with_high_probability(self.theorem):
+            found = judge_share(self.runs, round(self.within * self.runs), DELTA)
+        else:
+            found = "holds" if self.mistakes <= self.bound else "is violated"
+        return found + (", but is vacuous (above T)" if self.bound >= self.task.rounds else "")
 
 
 def loses_nothing(loss: float | None, gap: float | None) -> bool:
@@ -197,8 +187,8 @@ def _compare_with_theorems(runs: list[Result]) -> list[Upper]:
             refusal = apply_comparator(by_run[0][place], losses[0], runs[0].outcome.comparator_gap or 0.0).refusal
             values = [found[place].value for found in by_run]
             limits = values if theorem.separable else [a + b for a, b in zip(values, losses, strict=True)]
-            head = task.graph, task.learner, task.noise, theorem.name, task.rounds, sum(losses) / n, refusal
-            rows.append(Upper(*head, *Measured.of(theorem.name, mistakes, limits)))
+            numbers = vars(Measured.compute(theorem.name, mistakes, limits))
+            rows.append(Upper(**numbers, task=task, theorem=theorem.name, comparator=sum(losses) / n, refusal=refusal))
     return rows
 
 
@@ -206,7 +196,7 @@ def find_tightest(rows: Iterable[Upper]) -> list[Upper]:
     """Return, for every theorem and graph in the order of the rows, that of the learner closest to its bound."""
     best: dict[tuple[str, str], Upper] = {}
     for row in rows:
-        key = row.theorem, row.graph
+        key = row.theorem, row.task.graph
         if row.refusal is None and (key not in best or row.tightness > best[key].tightness):
             best[key] = row
     return list(best.values())

@@ -8,16 +8,14 @@ number of rounds whose y* does not reveal, lmax the largest loss on the ball, an
 failure. ``R = max{rho, K/Q}``, which is K/Q for a minimum dominating set (erratum 14).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.learners.gappletron import TUNINGS, Gappletron, constants
+from gappletron.learners.gappletron import Gappletron, constants, find_gamma
 from gappletron.learners.learner import Problem
 from gappletron.learners.optimizers import FixedOGD
 
@@ -93,7 +91,7 @@ class Bound(NamedTuple):
     refusal: str | None
 
     @classmethod
-    def of(cls, theorem: Theorem, value: float, refusal: str | None) -> Bound:
+    def make(cls, theorem: Theorem, value: float, refusal: str | None) -> Self:
         """Return the bound of a theorem."""
         return cls(theorem.name, theorem.statement, value, theorem.separable, refusal)
 
@@ -215,7 +213,7 @@ def bounds(
     rho = learner.exploration.effective_rho(graph)
     symbols = Symbols(graph.n_classes, c.K, rho, Q, c.L, c.h, c.lmax, rounds, n, delta, loss_sum, c.B)
     return [
-        Bound.of(theorem, theorem.right_hand_side(symbols), _find_refusal(theorem, learner, problem))
+        Bound.make(theorem, theorem.right_hand_side(symbols), _find_refusal(theorem, learner, problem))
         for theorem in THEOREMS
     ]
 
@@ -231,7 +229,7 @@ def _refuse_changing_graph(graphs: Sequence[FeedbackGraph] | Callable[[int], Fee
                     "them, or a function from the round to its graph"
                 )
     refusal = "is not proved for a feedback graph that changes from round to round"
-    return [Bound.of(theorem, math.nan, refusal) for theorem in THEOREMS]
+    return [Bound.make(theorem, math.nan, refusal) for theorem in THEOREMS]
 
 
 def _find_refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
@@ -264,7 +262,7 @@ def _check_gamma(theorem: Theorem, learner: Gappletron, problem: Problem) -> str
     if theorem.tuning is None or graph.is_full_information:
         return None
     # The tuning uses graph.rho; the gamma of every theorem is proportional to its square root.
-    wanted = TUNINGS[theorem.tuning](learner, problem) * math.sqrt(rule.effective_rho(graph) / graph.rho)
+    wanted = find_gamma(theorem.tuning, learner, problem) * math.sqrt(rule.effective_rho(graph) / graph.rho)
     gamma: float = rule.gamma  # type: ignore[attr-defined]
     if math.isclose(gamma, wanted, rel_tol=1e-9):
         return None

@@ -6,8 +6,6 @@ stays below 1 / alpha for ever with probability at least 1 - alpha (Ville). The 
 The functions run inside compiled rounds and in plain Python, with the same bits.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -246,7 +244,7 @@ def add_logs(logs: Floats, wealth: Floats, slots: int, out: Floats) -> None:
 
 
 @helper
-def opened_in(bets: Bets, slots: int) -> float:
+def sum_opened(bets: Bets, slots: int) -> float:
     """Return what may be hidden in judged rounds of the first slots, the sum of (M_a - m_a) / d over the unseen."""
     total = 0.0
     for slot in range(slots):

@@ -1,8 +1,6 @@
 """The random draws of a run: number t is the draw of round t, whoever asks for it and however often."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -10,8 +8,8 @@ from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
 from gappletron.kernel.types import Floats
 
+# As many draws are made at once for single rounds.
 BLOCK = 256
-"""As many draws are made at once for single rounds."""
 
 
 class Draws:
@@ -30,7 +28,7 @@ class Draws:
         self._block = (first, np.zeros(0))
 
     @classmethod
-    def seeded(cls, seed: int, repeat: int = 0) -> Draws:
+    def seeded(cls, seed: int, repeat: int = 0) -> Self:
         """Return the draws of a run with this seed; each repeat has its own."""
         return cls(0, dict(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(repeat,))).state))
 

@@ -4,47 +4,38 @@
 :mod:`gappletron.play.rounds` with what an :class:`Engine` holds.
 """
 
-from __future__ import annotations
-
-import functools
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room
 from gappletron.data.prepared import Prepared
-from gappletron.data.stream import make_chunk
-from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.data.stream import MOST_FEATURES, make_chunk
+from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import can_be_loaded, entry, in_mode, is_interpreted, same_types
 from gappletron.kernel.numerics import lanes_for
 from gappletron.kernel.packed import Packed, packed
-from gappletron.kernel.state import Sizes, State
-from gappletron.kernel.types import Floats
+from gappletron.kernel.pieces import Piece
+from gappletron.kernel.spelling import decode_piece, encode_piece
+from gappletron.kernel.state import Layout, Sizes, State, check_shapes
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play
+from gappletron.play import rounds
+from gappletron.play.archive import Arrays, describe_graph, graph_arrays
+from gappletron.play.draws import Draws, check_random_state
 from gappletron.play.limits import Limits, NoLimits
-from gappletron.play.rounds import (
-    PLAYED,
-    Counts,
-    Desk,
-    Losses,
-    Rows,
-    Tally,
-    act,
-    advance,
-    learn,
-    many_greedy,
-    many_label_probabilities,
-    many_probabilities,
-    new_tally,
-    scale_rows,
-)
+from gappletron.play.monitor_state import NoWatch, Watching
+from gappletron.play.rounds import Counts, Losses, Rows, Setup, Tally
 from gappletron.play.turns import record_size, row_size
-from gappletron.play.watch import NoWatch, Watching
 
-MOST_SEATS = 64
+# What is derived from so many graphs is kept.
+MOST_GRAPHS = 64
+# A record holds the number of its round as a float.
+MOST_ROUNDS = 2**53
 AS_GIVEN = AsGiven()
 NO_MARKS = np.zeros(0, np.int64)
 NO_MARKS.flags.writeable = False
@@ -52,25 +43,21 @@ NO_ROWS = make_chunk(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), 
 NO_ROW = (np.zeros(0, np.int32), np.zeros(0), 0.0)
 
 
-class Seat:
-    """What rounds on one graph need: the learner's plan, the desk, and both with the state as one argument."""
-
-    def __init__(self, engine: Engine, graph: FeedbackGraph, plan: Plan) -> None:
-        # Not the engine itself: a cycle would keep large states in memory until the garbage collector comes.
-        self._packs = engine.learner, engine.state, graph.n_classes, engine.interpreted
-        self.plan = plan
-        self.desk: Desk = engine.desk._replace(sight=engine.watch.sight(graph), bounds=engine.limits.bounds(graph))
-
-    @functools.cached_property
-    def pack(self) -> Packed:
-        """The learner, its state, the plan and the desk, for single rounds."""
-        learner, state, classes, interpreted = self._packs
-        with in_mode(interpreted):
-            return packed(learner, state.view(classes), self.plan, self.desk)
+def _declare(
+    learner: Learner, graph: FeedbackGraph, width: int, normalization: Normalization, watch: Watching, limits: Limits
+) -> dict[str, tuple[Layout, Sizes]]:
+    """Return what each part of a player remembers, by the prefix of the names of saved arrays."""
+    sizes = Sizes(width, graph.n_classes, graph.n_actions)
+    return {
+        "state": (learner.declare(), sizes),
+        "scales": (normalization.declare(), Sizes(width, 1, 1)),
+        "watch": (watch.declare(), sizes._replace(features=1)),
+        "limits": (limits.piece().declare(), Sizes(1, 1, 1)),
+    }
 
 
 class Engine:
-    """The state of a learner on a feedback graph, and the machine code that plays it.
+    """The state of a learner on a feedback graph, its random draws, and the machine code that plays it.
 
     :param width: the number of features that the learner sees, with the bias.
     """
@@ -84,16 +71,16 @@ class Engine:
         bias: bool,
         watch: Watching,
         limits: Limits,
+        draws: Draws,
     ) -> None:
+        check_can_play(learner, graph)
         self.learner, self.normalization, self.bias = learner, normalization, bias
-        self.watch, self.limits = watch, limits
-        self.clock, self.now = np.zeros(1, np.int64), np.zeros(1)
+        self.watch, self.limits, self.draws = watch, limits, draws
+        self.played, self.now = np.zeros(1, np.int64), np.zeros(1)
         # Kept: machine code and packed arguments must not be mixed with plain ones.
         self.interpreted = is_interpreted()
-        self.scales = State(normalization.declare(), Sizes(width, 1, 1))
-        self.limited = State(limits.piece().declare(), Sizes(1, 1, 1))
-        self.state = State(learner.declare(), Sizes(width, graph.n_classes, graph.n_actions))
-        self.watched = State(watch.declare(), Sizes(1, graph.n_classes, graph.n_actions))
+        declared = _declare(learner, graph, width, normalization, watch, limits)
+        self.state, self.scales, self.watched, self.limited = (State(*each) for each in declared.values())
         self.bind(graph)
 
     @property
@@ -109,19 +96,19 @@ class Engine:
     @property
     def rounds(self) -> int:
         """The number of rounds played so far."""
-        return self.clock.item(PLAYED)
+        return self.played.item(0)
 
     # -------------------------------------------------------------------------------------------------------- per graph
 
     def bind(self, graph: FeedbackGraph) -> None:
         """Take over a graph of the size of the states, and forget what was derived from others."""
-        self.graph = graph
-        self.bare_size = record_size(graph.n_classes, graph.n_actions)
+        self.graph, self.plan = graph, self.learner.plan(graph)
         lanes = lanes_for(graph.n_classes)
-        self.desk = Desk(
+        self.setup = Setup(
             scores=np.zeros(lanes.padded(graph.n_classes))[: graph.n_classes],
             probabilities=np.zeros(graph.n_actions),
-            clock=self.clock,
+            record_size=record_size(graph.n_classes, graph.n_actions),
+            played=self.played,
             lanes=lanes,
             normalization=Copied() if self.bias and self.normalization == AS_GIVEN else self.normalization,
             scales=self.scales.tuple,
@@ -129,76 +116,77 @@ class Engine:
             now=self.now,
             limits=self.limits.piece(),
             limited=self.limited.tuple,
-            bounds=(),
+            limits_plan=self.limits.plan(graph),
             watch=self.watch,
             watched=self.watched.tuple,
-            sight=(),
+            watch_plan=self.watch.plan(graph),
         )
-        self.needs_time = not (isinstance(self.watch, NoWatch) and isinstance(self.desk.limits, NoLimits))
-        """Whether anything depends on the time of a round."""
+        # Whether anything depends on the time of a round.
+        self.needs_time = not (isinstance(self.watch, NoWatch) and isinstance(self.setup.limits, NoLimits))
         self._kernels: dict[Any, Any] = {}
-        self._seats: dict[FeedbackGraph, Seat] = {}
-        self.own = Seat(self, graph, self.learner.plan(graph))
+        self._packs: dict[FeedbackGraph, Packed] = {}
         self.act: Any = None
         self.learn: Any = None
+        self.own: Any = None
         self._full: FeedbackGraph | None = None
 
-    def seat(self, graph: FeedbackGraph) -> Seat:
-        """Return what rounds on a graph need; that of the last 64 graphs is kept."""
+    def pack(self, graph: FeedbackGraph) -> Packed:
+        """Return the learner, its state, its plan and the setup for rounds on a graph, as one argument; those for the
+        player's own graph (`own`) and for the last 64 others are kept.
+        """
         if graph is self.graph:
+            if self.own is None:
+                with in_mode(self.interpreted):
+                    self.own = packed(self.learner, self.state.tuple, self.plan, self.setup)
             return self.own
-        if graph not in self._seats:
-            seat = self._new_seat(graph)
-            if len(self._seats) == MOST_SEATS:
-                del self._seats[next(iter(self._seats))]
-            self._seats[graph] = seat
-        return self._seats[graph]
+        if graph not in self._packs:
+            made = self._new_pack(graph)
+            if len(self._packs) == MOST_GRAPHS:
+                del self._packs[next(iter(self._packs))]
+            self._packs[graph] = made
+        return self._packs[graph]
 
-    def _new_seat(self, graph: FeedbackGraph) -> Seat:
-        """Return what rounds need on a graph other than the player's own."""
+    def pack_full(self) -> Packed:
+        """Return the packed arguments for the graph on which every action shows every label."""
+        graph = self.graph
+        if self._full is None and not graph.visible.all():
+            shown, costs = np.ones_like(graph.visible), graph.costs if graph.has_costs else None
+            self._full = FeedbackGraph(shown, graph.classes, graph.actions, name="full", costs=costs)
+        return self.pack(self._full or graph)
+
+    def _new_pack(self, graph: FeedbackGraph) -> Packed:
         if not graph.may_precede(self.graph):
             raise UserError(f"the graph {graph.name!r} is not one that this player had: learn from its own turns")
         check_can_play(self.learner, graph)
         plan = self.learner.plan(graph)
-        if not same_types(plan, self.own.plan):
-            raise UserError(
-                f"{self.learner.name} makes a table of another type for the graph {graph.name!r}, and compiled code "
-                "expects the same types for every graph"
-            )
-        return Seat(self, graph, plan)
-
-    def full_plan(self) -> Plan:
-        """Return the plan of the same graph with every label shown by every action."""
-        graph = self.graph
-        if self._full is None:
-            costs = graph.costs if graph.has_costs else None
-            self._full = FeedbackGraph(
-                np.ones_like(graph.visible), graph.classes, graph.actions, name="full", costs=costs
-            )
-        return self.seat(graph if graph.visible.all() else self._full).plan
+        if not same_types(plan, self.plan):
+            raise UserError(f"{self.learner.name} makes a table of another type for {graph.name!r}: use one for all")
+        plans = {"limits_plan": self.limits.plan(graph), "watch_plan": self.watch.plan(graph)}
+        with in_mode(self.interpreted):
+            return packed(self.learner, self.state.view(graph.n_classes), plan, self.setup._replace(**plans))
 
     # ----------------------------------------------------------------------------------------------------- machine code
 
     def compile_rounds(self) -> None:
         """Compile, or load from the cache, what single rounds need."""
-        record = np.zeros(self.bare_size + row_size(int(self.bias)))
+        record = np.zeros(self.setup.record_size + row_size(int(self.bias)))
         with in_mode(self.interpreted):
-            self.act = entry(act, self.own.pack, *NO_ROW, 0.5, 0, record)
-            self.learn = entry(learn, self.own.pack, record, -1)
+            self.act = entry(rounds.act, self.pack(self.graph), *NO_ROW, 0.5, 0, record)
+            self.learn = entry(rounds.learn, self.own, record, -1)
 
     def compile_chunks(self, record: Counts | Losses) -> None:
         """Compile, or load from the cache, what whole chunks need."""
-        self.kernel(advance, *self._nothing_to_play(record))
+        self.kernel(rounds.advance, *self._nothing_to_play(record))
 
     def can_load_chunks(self, record: Counts | Losses) -> bool:
         """Return whether :meth:`compile_chunks` would find its code in memory or in the cache."""
         with in_mode(self.interpreted):
-            return can_be_loaded(advance, *self._nothing_to_play(record))
+            return can_be_loaded(rounds.advance, *self._nothing_to_play(record))
 
     def _nothing_to_play(self, record: Counts | Losses) -> tuple[Any, ...]:
         """Return the arguments of :func:`~gappletron.play.rounds.advance` without a round."""
-        rows = Rows(*NO_ROWS, np.zeros(0), np.zeros(0), self.room(NO_ROWS.indptr))
-        return self.learner, self.state.tuple, self.own.plan, rows, self.own.desk, self.new_tally(), record
+        rows = Rows(*NO_ROWS, np.zeros(0), self.room(NO_ROWS.indptr))
+        return self.pack(self.graph), rows, np.zeros(0), 0, self.new_tally(), record
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """Call a function of :mod:`gappletron.play.rounds`, compiled for the player's types, which change only with
@@ -214,53 +202,42 @@ class Engine:
                 self._kernels[key] = entry(function, *arguments)
         return self._kernels[key]
 
-    # ------------------------------------------------------------------------------------------------------------- room
+    # ------------------------------------------------------------------------------------------------------------- rows
 
     def new_tally(self) -> Tally:
-        """Return totals for rounds that nobody counts."""
-        return new_tally(NO_MARKS, self.graph.n_actions, self.graph.n_classes)
+        """Return an empty tally."""
+        return rounds.new_tally(NO_MARKS, self.graph.n_actions, self.graph.n_classes)
 
     @property
     def copies_rows(self) -> bool:
         """Whether a row is copied before the learner sees it."""
-        return self.desk.normalization != AS_GIVEN
+        return self.setup.normalization != AS_GIVEN
 
     def room(self, indptr: NDArray[np.int64]) -> Room:
         """Return room for the longest row with its bias, where rows are copied."""
         longest = int(np.diff(indptr).max(initial=0)) + self.bias if self.copies_rows else 0
         return Room(np.empty(longest, np.int32), np.empty(longest))
 
-    # ------------------------------------------------------------------------------------- predict, nothing is changed
-
     def scale(self, checked: Prepared) -> Rows:
         """Return the rows of a chunk as the learner would see them if they came next."""
-        ready = checked.biased() if self.bias else checked
-        room, width = self.room(np.zeros(1, np.int64)), self.state.sizes.features
+        ready = checked.with_bias() if self.bias else checked
+        room, width = self.room(NO_ROWS.indptr), self.state.sizes.features
         if not self.copies_rows and ready.features <= width:
-            return Rows(*ready.chunk, ready.squared, np.zeros(0), room)
+            return Rows(*ready.chunk, ready.squared, room)
         own = ready.chunk._replace(indices=ready.chunk.indices.copy(), values=ready.chunk.values.copy())
-        rows = Rows(*own, ready.squared.copy(), np.zeros(0), room)
-        self.call(scale_rows, self.own.desk, rows, width)
+        rows = Rows(*own, ready.squared.copy(), room)
+        self.call(rounds.scale_rows, self.pack(self.graph), rows, width)
         return rows
 
-    def score(self, rows: Rows, graph: FeedbackGraph) -> tuple[Floats, NDArray[np.int64]]:
-        """Return the scores and the greedy class of every scaled row."""
-        n, seat = len(rows.labels), self.seat(graph)
-        scores, greedy = np.empty((n, self.graph.n_classes)), np.empty(n, np.int64)
-        self.call(many_greedy, self.learner, self.state.tuple, seat.plan, rows, self.own.desk, scores, greedy)
-        return scores, greedy
-
-    def label_probabilities(self, rows: Rows) -> Floats:
-        """Return the probabilities of the labels of every scaled row."""
-        out = np.empty((len(rows.labels), self.graph.n_classes))
-        self.call(many_label_probabilities, self.learner, self.state.tuple, rows, self.own.desk, out)
-        return out
-
-    def action_probabilities(self, rows: Rows, graph: FeedbackGraph) -> Floats:
-        """Return the probabilities of the actions of every scaled row, if it came next."""
-        seat, out = self.seat(graph), np.empty((len(rows.labels), graph.n_actions))
-        self.call(many_probabilities, self.learner, self.state.tuple, seat.plan, rows, seat.desk, out)
-        return out
+    def look(
+        self, write: Any, chunks: Iterable[Prepared], columns: int, graph: FeedbackGraph, dtype: type[Any]
+    ) -> NDArray[Any]:
+        """Return what a function of :mod:`gappletron.play.rounds` writes for every row, in so many columns."""
+        pack, parts = self.pack(graph), [np.empty((0, columns), dtype)]
+        for rows in map(self.scale, chunks):
+            parts.append(np.empty((len(rows.labels), columns), dtype))
+            self.call(write, pack, rows, parts[-1])
+        return np.concatenate(parts)
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -271,6 +248,8 @@ class Engine:
         code = self._kernels, self.act, self.learn
         self.bind(self.graph)
         self._kernels, self.act, self.learn = code
+        if self.act is not None:
+            self.pack(self.graph)
 
     def extend(self, graph: FeedbackGraph) -> None:
         """Go on with a graph that has more classes."""
@@ -293,3 +272,64 @@ class Engine:
             limited.load(self.limited.arrays)
         self.limits, self.limited = limits, limited
         self.bind(self.graph)
+
+    # ----------------------------------------------------------------------------------------------- saving and loading
+
+    def describe(self) -> tuple[dict[str, Any], Arrays]:
+        """Return everything that a player is, as a JSON-ready header and named arrays.
+
+        A state that the learner's fields do not allow, such as one with NaN, is a UserError.
+        """
+        arrays = graph_arrays(self.graph)
+        for prefix, state in self.states.items():
+            problem = state.problem()
+            if problem is not None:
+                broken = f"the state of {self.learner.name} is broken and cannot be saved, since {problem}"
+                raise UserError(f"{broken}: go on from an older copy, and find the rows or the piece that broke it")
+            arrays |= {f"{prefix}.{name}": array for name, array in state.arrays.items()}
+        header = {
+            "learner": encode_piece(self.learner),
+            "features": self.state.sizes.features - self.bias,
+            "normalization": encode_piece(self.normalization),
+            "bias": self.bias,
+            "graph": describe_graph(self.graph),
+            "watch": encode_piece(self.watch),
+            "limits": self.limits.to_dict(),
+            "rounds": self.rounds,
+            "now": self.now.item(0),
+            "random": self.draws.state_at(self.rounds),
+        }
+        return header, arrays
+
+    @classmethod
+    def build(
+        cls,
+        header: dict[str, Any],
+        arrays: Arrays,
+        graph: FeedbackGraph,
+        learner: Learner,
+        pieces: tuple[type[Piece], ...] = (),
+    ) -> Self:
+        """Return the engine that :meth:`describe` described, checked; `pieces` are the classes of a user's own."""
+        normalization, watch = (decode_piece(header[name], pieces) for name in ("normalization", "watch"))
+        bias = header["bias"]
+        if not isinstance(normalization, Normalization) or not isinstance(watch, Watching) or type(bias) is not bool:
+            raise UserError("the normalization, the bias or the watch is not one: the file is damaged")
+        width = whole(header["features"], "features", least=1, most=MOST_FEATURES) + bias
+        played = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
+        now, random = number(header["now"], "the time", least=0.0), check_random_state(header["random"])
+        limits = Limits.from_dict(header["limits"])
+        declared = _declare(learner, graph, width, normalization, watch, limits)
+        parts: dict[str, Arrays] = {prefix: {} for prefix in declared}
+        for name, array in arrays.items():
+            prefix, _, rest = name.partition(".")
+            parts.get(prefix, {})[rest] = array
+        # No state is allocated before the shapes of the saved arrays are those that are declared.
+        for prefix, (layout, sizes) in declared.items():
+            check_shapes(layout, sizes, parts[prefix])
+        watch.check_state(parts["watch"], played)
+        engine = cls(learner, graph, width, normalization, bias, watch, limits, Draws(played, random))
+        for prefix, state in engine.states.items():
+            state.load(parts[prefix])
+        engine.played[0], engine.now[0] = played, now
+        return engine

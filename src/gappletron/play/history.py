@@ -1,12 +1,10 @@
 """The results of runs: counts, curves, tables and plots."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +17,7 @@ from gappletron.base.text import make_printable, shorten, unknown
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
-from gappletron.play.rounds import Tally
+from gappletron.play.rounds import TOTALS, Tally
 
 if TYPE_CHECKING:
     import pandas
@@ -130,34 +128,31 @@ class Confusion:
 
     def __str__(self) -> str:
         if len(self.actions) > SHOWN_ACTIONS or len(self.classes) > SHOWN_CLASSES:
-            return (
-                f"(The confusion table of {len(self.actions)} x {len(self.classes)} is too large to print: use "
-                "to_frame() or --json.)"
-            )
+            size = f"{len(self.actions)} x {len(self.classes)}"
+            return f"(The confusion table of {size} is too large to print: use to_frame() or --json.)"
         header = ("action \\ label", *(shorten(make_printable(str(name)), 16) for name in self.classes))
         rows = [
             (shorten(make_printable(str(name)), 16), *(f"{count:,}" for count in counts))
             for name, counts in zip(self.actions, self.counts.tolist(), strict=True)
         ]
-        return "\n".join(aligned(header, rows))
+        return "\n".join(align_table(header, rows))
 
-    def to_frame(self) -> pandas.DataFrame:
-        """The table as a pandas DataFrame: actions as the index, labels as the columns."""
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return the table as a pandas DataFrame: actions as the index, labels as the columns."""
         pandas = _pandas()
         return pandas.DataFrame(
             self.counts, pandas.Index(self.actions, name="action"), pandas.Index(self.classes, name="label")
         )
 
 
-def curve_of(tally: Tally, with_losses: bool) -> Curve:
+def read_curve(tally: Tally, with_losses: bool) -> Curve:
     """Return the curve of a tally: the marked rounds that were reached, and the last round."""
     rounds, passed = tally.played
     counts, sums, at = tally.counts_at[:passed], tally.sums_at[:passed], tally.marks[:passed]
     if rounds and (passed == 0 or at[-1] != rounds):
         counts, sums, at = np.vstack([counts, tally.counts]), np.vstack([sums, tally.sums]), np.append(at, rounds)
-    mistakes, seen, explored, blind = counts.T.copy()  # in the order of the tally
-    rates, losses, costs = sums.T.copy()
-    return Curve(at.copy(), mistakes, seen, explored, blind, rates, losses if with_losses else None, costs)
+    totals: dict[str, Any] = dict(zip(TOTALS, [*counts.T.copy(), *sums.T.copy()], strict=True))
+    return Curve(at.copy(), **totals if with_losses else totals | {"loss_sum": None})
 
 
 class Histories(Sequence[History]):
@@ -176,9 +171,9 @@ class Histories(Sequence[History]):
     @overload
     def __getitem__(self, index: int) -> History: ...
     @overload
-    def __getitem__(self, index: slice) -> Histories: ...
-    def __getitem__(self, index: int | slice) -> History | Histories:
-        return Histories(self._runs[index], self.title) if isinstance(index, slice) else self._runs[index]
+    def __getitem__(self, index: slice) -> Self: ...
+    def __getitem__(self, index: int | slice) -> History | Self:
+        return type(self)(self._runs[index], self.title) if isinstance(index, slice) else self._runs[index]
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -189,7 +184,7 @@ class Histories(Sequence[History]):
         return list(dict.fromkeys(run.name for run in self))
 
     def of(self, name: str) -> list[History]:
-        """The runs of one learner."""
+        """Return the runs of one learner."""
         return [run for run in self if run.name == name]
 
     @property
@@ -200,17 +195,17 @@ class Histories(Sequence[History]):
     @property
     def header(self) -> tuple[str, ...]:
         """The names of the table's columns."""
-        return tuple(_cells(self.of(self.names[0]), self.has_costs)) if self.names else ("learner",)
+        return tuple(_make_cells(self.of(self.names[0]), self.has_costs)) if self.names else ("learner",)
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table's cells: a row for each learner."""
-        return [tuple(_cells(self.of(name), self.has_costs).values()) for name in self.names]
+        """Return the table's cells: a row for each learner."""
+        return [tuple(_make_cells(self.of(name), self.has_costs).values()) for name in self.names]
 
     def __str__(self) -> str:
-        return "\n".join([*([self.title] if self.title else []), *aligned(self.header, self.rows())])
+        return "\n".join([*([self.title] if self.title else []), *align_table(self.header, self.rows())])
 
     def confusion(self, name: str | None = None) -> Confusion:
-        """How often each action was played at each label, over all runs of a learner; by default of the first.
+        """Return how often each action was played at each label, over all runs of a learner; by default the first.
 
         >>> from gappletron import play
         >>> runs = play("gapsmh", "synthetic:K=3,d=40,T=500", "label-efficient", repeats=2)
@@ -226,8 +221,8 @@ class Histories(Sequence[History]):
     def __repr__(self) -> str:
         return f"<Histories of {', '.join(self.names)}: {len(self)} runs>"
 
-    def to_frame(self) -> pandas.DataFrame:
-        """The runs as a pandas DataFrame, one row per run; `loss_sum` is NaN unless the losses were requested.
+    def to_frame(self) -> "pandas.DataFrame":
+        """Return the runs as a pandas DataFrame, one row per run; `loss_sum` is NaN unless losses were requested.
 
         With costs there are two more columns, `cost` and `mean_cost`.
 
@@ -250,9 +245,9 @@ class Histories(Sequence[History]):
     def plot(
         self,
         path: str | Path | None = None,
-        ax: Axes | None = None,
+        ax: "Axes | None" = None,
         of: Literal["error_rate", "mean_cost"] | None = None,
-    ) -> Figure:
+    ) -> "Figure":
         """Draw the error rate against the rounds: the mean of the repeats, and a band from minimum to maximum.
 
         With costs, a second panel draws the cost per round; `of` selects one of the two. With `path`, also write it, as
@@ -278,8 +273,8 @@ def _pandas() -> Any:
     return pandas
 
 
-def aligned(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """The lines of a table: the first column to the left, the others to the right."""
+def align_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table: the first column to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     pads = [str.ljust, *[str.rjust] * (len(header) - 1)]
     lines = [
@@ -290,8 +285,8 @@ def aligned(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     return lines
 
 
-def _cells(runs: list[History], has_costs: bool) -> dict[str, str]:
-    """A row of the table, by the names of its columns."""
+def _make_cells(runs: list[History], has_costs: bool) -> dict[str, str]:
+    """Return a row of the table, by the names of its columns."""
     rates = [run.error_rate for run in runs]
     rounds = sum(run.rounds for run in runs)
     seen = sum(run.labels_seen for run in runs) / len(runs)
@@ -311,7 +306,7 @@ def _cells(runs: list[History], has_costs: bool) -> dict[str, str]:
     }
 
 
-def new_figure(ax: Axes | None, panels: int = 1) -> tuple[Figure, list[Axes]]:
+def new_figure(ax: "Axes | None", panels: int = 1) -> tuple["Figure", list["Axes"]]:
     """Return a new figure with some panels side by side; or the given axes, and the figure that they belong to."""
     from matplotlib.figure import Figure
 
@@ -321,12 +316,12 @@ def new_figure(ax: Axes | None, panels: int = 1) -> tuple[Figure, list[Axes]]:
     return figure, [figure.add_subplot(1, panels, place) for place in range(1, panels + 1)]
 
 
-def draw_band(ax: Axes, rounds: Any, low: Any, high: Any, colour: str) -> None:
+def draw_band(ax: "Axes", rounds: Any, low: Any, high: Any, colour: str) -> None:
     """Shade what lies between two curves."""
     ax.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
 
 
-def label_axes(ax: Axes, xlabel: str, ylabel: str, as_percent: bool) -> None:
+def label_axes(ax: "Axes", xlabel: str, ylabel: str, as_percent: bool) -> None:
     """Name the axes of rates over rounds, and add the grid and the legend."""
     from matplotlib.ticker import PercentFormatter
 
@@ -339,7 +334,7 @@ def label_axes(ax: Axes, xlabel: str, ylabel: str, as_percent: bool) -> None:
             text.set_parse_math(False)
 
 
-def _draw_panel(histories: Histories, ax: Axes, of: str) -> None:
+def _draw_panel(histories: Histories, ax: "Axes", of: str) -> None:
     """Draw the mean of each learner's runs against the rounds, and a band."""
     banded = 0
     for place, name in enumerate(histories.names):

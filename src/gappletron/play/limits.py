@@ -5,12 +5,10 @@ distribution of every round before the action is drawn. So the probabilities tha
 action was drawn with, and propensities stay right.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -21,11 +19,11 @@ from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 
+# The windows of a budget by time, of UTC.
 SECONDS = {"hour": 3600.0, "day": 86400.0}
-"""The windows of a budget by time, of UTC."""
 
+# A price may exceed what is left by this share of the limit: twenty times 0.05 are a little more than 1.
 SLACK = 1e-9
-"""A price may exceed what is left by this share of the limit: twenty times 0.05 are a little more than 1."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +52,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", number(self.limit, "the limit of a budget", least=0.0))
-        if isinstance(self.per, str):
-            if self.per not in SECONDS:
-                raise UserError(f"a budget per {self.per!r} is not known: give a number of decisions, 'hour' or 'day'")
-        else:
+        if not isinstance(self.per, str):
             object.__setattr__(self, "per", whole(self.per, "the decisions of a budget", least=1, most=2**40))
+        elif self.per not in SECONDS:
+            raise UserError(f"a budget per {self.per!r} is not known: give a number of decisions, 'hour' or 'day'")
         if self.prices is not None:
             if not isinstance(self.prices, Mapping):
                 raise UserError("prices must be a mapping from actions to numbers, as in {'query': 0.05}")
@@ -80,7 +77,7 @@ class Budget:
         return float(SECONDS.get(self.per, self.per))  # type: ignore[arg-type]
 
     @classmethod
-    def parse(cls, text: str) -> Budget:
+    def parse(cls, text: str) -> Self:
         """Return the budget that a text means: ``50/1000`` or ``50/day``.
 
         >>> Budget.parse("2.5/day")
@@ -132,7 +129,7 @@ class Limits:
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise UserError(f"{self.budget!r} is not a budget: give Budget(50, per=1000), or None")
 
-    def changed(self, min_propensity: float | None, budget: Budget | str | None) -> Limits:
+    def changed(self, min_propensity: float | None, budget: Budget | str | None) -> Self:
         """Return other limits: None keeps the propensity, and ``"keep"`` the budget.
 
         >>> Limits(0.1).changed(None, Budget(5))
@@ -141,20 +138,20 @@ class Limits:
         if isinstance(budget, str) and budget != "keep":
             raise UserError(f"budget={budget!r} is not a budget: give Budget(50, per=1000), None, or 'keep'")
         least = self.min_propensity if min_propensity is None else min_propensity
-        return Limits(least, self.budget if isinstance(budget, str) else budget)
+        return type(self)(least, self.budget if isinstance(budget, str) else budget)
 
     @property
     def is_timed(self) -> bool:
         """Whether there is a budget by time, for which a player must know the time of its rounds."""
         return self.budget is not None and self.budget.is_timed
 
-    def piece(self) -> Limiting:
+    def piece(self) -> "Limiting":
         """Return the part of the compiled round that keeps to these limits."""
         if self.budget is not None:
             return Budgeted(self.min_propensity, self.budget.limit, self.budget.length, self.budget.is_timed)
         return LeastPropensity(self.min_propensity) if self.min_propensity > 0.0 else NoLimits()
 
-    def bounds(self, graph: FeedbackGraph) -> Any:
+    def plan(self, graph: FeedbackGraph) -> Any:
         """Return what the piece needs to know of a graph; a UserError where the graph cannot keep to the limits."""
         if self.min_propensity * graph.rho > 1.0 + SLACK:
             raise UserError(
@@ -167,7 +164,7 @@ class Limits:
         prices = np.zeros(graph.n_actions) if self.budget is None else self.budget.prices_on(graph)
         for array in (shares, prices):
             array.flags.writeable = False
-        return Bounds(shares, prices)
+        return LimitsPlan(shares, prices)
 
     def spent_in_window(self, limited: Any, rounds: int, now: float) -> float | None:
         """Return what was spent in the window of the next round, of a state that :meth:`piece` declared; None without
@@ -196,7 +193,7 @@ class Limits:
         return document
 
     @classmethod
-    def from_dict(cls, saved: Any) -> Limits:
+    def from_dict(cls, saved: Any) -> Self:
         """Return the limits of :meth:`to_dict`.
 
         >>> Limits.from_dict({"min_propensity": 0.01, "budget": None})
@@ -215,35 +212,34 @@ class Limits:
 # ----------------------------------------------------------------------------------------------------- in compiled code
 
 
-class Bounds(NamedTuple):
+class LimitsPlan(NamedTuple):
     """Of a graph: the share of the dominating set that shows each label, and the price of each action."""
 
     shares: Floats
     prices: Floats
 
 
+class Time(NamedTuple):
+    """When a round is played: its number, and the seconds that :attr:`gappletron.Player.now` told."""
+
+    round: int
+    now: float
+
+
 class Limiting(Piece, abstract=True):
     """The family of what is done to a distribution before the action is drawn; by default nothing."""
 
     def declare(self) -> Layout:
-        """What is remembered; nothing by default."""
+        """Return what is remembered; nothing by default."""
         return {}
 
     @compiled
-    def restrain(
-        self, limited: Any, bounds: Any, graph: GraphArrays, at: int, now: float, greedy: int, probabilities: Floats
-    ) -> None:
-        """Change the distribution of round number `at`; changes nothing else but scratch."""
+    def restrain(self, limited: Any, plan: Any, graph: GraphArrays, time: Time, greedy: int, p: Floats) -> None:
+        """Change the distribution p of a round; changes nothing else but scratch."""
 
     @compiled
-    def settle(self, limited: Any, bounds: Any, at: int, now: float, greedy: int, action: int) -> None:
-        """Count what the action of the round cost."""
-
-    @compiled
-    def settle_expected(
-        self, limited: Any, bounds: Any, at: int, now: float, greedy: int, probabilities: Floats
-    ) -> None:
-        """Count what a round would have cost on average, where another has decided: with these probabilities."""
+    def charge(self, limited: Any, plan: Any, time: Time, greedy: int, action: int, p: Floats) -> None:
+        """Count what the action of a round cost; where another has decided, and it is -1, the mean cost under p."""
 
 
 class NoLimits(Limiting):
@@ -263,10 +259,8 @@ class LeastPropensity(Limiting):
 
     min_propensity: float
 
-    def restrain(
-        self, limited: Any, bounds: Any, graph: GraphArrays, at: int, now: float, greedy: int, probabilities: Floats
-    ) -> None:
-        mix(self.min_propensity, bounds.shares, graph, probabilities)
+    def restrain(self, limited: Any, plan: Any, graph: GraphArrays, time: Time, greedy: int, p: Floats) -> None:
+        mix(self.min_propensity, plan.shares, graph, p)
 
 
 class Budgeted(Limiting):
@@ -283,8 +277,8 @@ class Budgeted(Limiting):
     is_timed: bool
 
     def declare(self) -> Layout:
-        """`window` is the number of the present window, `spent` what was spent in it and in all windows, and `demand`
-        the sum of what was asked for, over how long, and until when.
+        """Return what is remembered: `window` is the number of the present window, `spent` what was spent in it and in
+        all windows, and `demand` the sum of what was asked for, the time in which, and the end of that time.
         """
         return {
             "spending": {
@@ -295,23 +289,18 @@ class Budgeted(Limiting):
             }
         }
 
-    def restrain(
-        self, limited: Any, bounds: Any, graph: GraphArrays, at: int, now: float, greedy: int, probabilities: Floats
-    ) -> None:
+    def restrain(self, limited: Any, plan: Any, graph: GraphArrays, time: Time, greedy: int, p: Floats) -> None:
         if self.min_propensity > 0.0:
-            mix(self.min_propensity, bounds.shares, graph, probabilities)
-        clock = read_clock(self.length, self.is_timed, at, now)
-        pace(limited.spending, bounds.prices, self.limit, clock, greedy, probabilities)
+            mix(self.min_propensity, plan.shares, graph, p)
+        clock = read_clock(self.length, self.is_timed, time)
+        pace(limited.spending, plan.prices, self.limit, clock, greedy, p)
 
-    def settle(self, limited: Any, bounds: Any, at: int, now: float, greedy: int, action: int) -> None:
-        price = bounds.prices[action] if action != greedy else 0.0
-        pay(limited.spending, read_clock(self.length, self.is_timed, at, now), price)
-
-    def settle_expected(
-        self, limited: Any, bounds: Any, at: int, now: float, greedy: int, probabilities: Floats
-    ) -> None:
-        price = expected_price(bounds.prices, greedy, probabilities)
-        pay(limited.spending, read_clock(self.length, self.is_timed, at, now), price)
+    def charge(self, limited: Any, plan: Any, time: Time, greedy: int, action: int, p: Floats) -> None:
+        if action < 0:
+            price = expected_price(plan.prices, greedy, p)
+        else:
+            price = plan.prices[action] if action != greedy else 0.0
+        pay(limited.spending, read_clock(self.length, self.is_timed, time), price)
 
 
 class Clock(NamedTuple):
@@ -323,14 +312,14 @@ class Clock(NamedTuple):
 
 
 @helper
-def read_clock(length: float, is_timed: bool, at: int, now: float) -> Clock:
-    """Return the clock in round number `at`: it counts seconds or rounds."""
-    return Clock(length, now, now) if is_timed else Clock(length, 1.0 * at, at + 1.0)
+def read_clock(length: float, is_timed: bool, time: Time) -> Clock:
+    """Return the clock in a round: it counts seconds or rounds."""
+    return Clock(length, time.now, time.now) if is_timed else Clock(length, 1.0 * time.round, time.round + 1.0)
 
 
 @helper
 def mix(least: float, shares: Floats, graph: GraphArrays, probabilities: Floats) -> None:
-    """p' = (1 - e) p + e u, with u uniform on the dominating set and the smallest e that gives every label the
+    """Mix p to (1 - e) p + e u, with u uniform on the dominating set and the smallest e that gives every label the
     propensity `least`.
 
     A label y of propensity P(y) < least has the propensity U(y) >= 1 / rho >= least under u, and needs

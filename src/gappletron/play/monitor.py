@@ -4,11 +4,9 @@
 numbers mean and prove the intervals.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +15,10 @@ from gappletron.base.checks import Label, number
 from gappletron.base.colours import COLOURS
 from gappletron.base.errors import UserError
 from gappletron.base.text import make_printable
-from gappletron.play import watch
-from gappletron.play.history import aligned, draw_band, label_axes, new_figure
+from gappletron.play import monitor_state
+from gappletron.play.history import align_table, draw_band, label_axes, new_figure
+from gappletron.play.monitor_state import BLOCKS, GREEDY, GREEDY_ERROR, JUDGED, POLICY, POLICY_ERROR, SEEN, SLOTS
 from gappletron.play.player import Player
-from gappletron.play.watch import BLOCKS, GREEDY, GREEDY_ERROR, JUDGED, POLICY, POLICY_ERROR, SEEN, SLOTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,14 +149,13 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it ready for JSON; names of classes and actions become texts."""
-        document: dict[str, Any] = _json_ready(self)
-        return document
+        return asdict(self, dict_factory=_make_json_ready)
 
     def __str__(self) -> str:
         lines = [
             f"{self.rounds:,} rounds, {self.judged:,} judged, {self.labels_seen:,} labels seen, {self.explored:,} "
             f"explored; intervals of confidence {1.0 - self.alpha:g}",
-            *aligned(("", "estimate", "low", "high", "naive"), self._rows()),
+            *align_table(("", "estimate", "low", "high", "naive"), self._rows()),
         ]
         if self.window is not None:
             lines.append(f"The window: rounds {self.window.first:,} to {self.window.last:,}.")
@@ -182,15 +179,13 @@ class Report:
         return [(name, *estimate.cells()) for name, estimate in found.items() if estimate is not None]
 
 
-def _json_ready(value: Any) -> Any:
-    if is_dataclass(value):
-        found = {field.name: _json_ready(getattr(value, field.name)) for field in fields(value)}
-        if isinstance(value, Rates) and value.classes is None:
-            del found["classes"]
-        return found
-    if isinstance(value, dict):
-        return {str(name): _json_ready(item) for name, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+def _make_json_ready(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a dataclass with names as texts and tuples as lists, without classes that are not kept."""
+    found: dict[str, Any] = {name: list(value) if isinstance(value, tuple) else value for name, value in items}
+    for name in ("actions", "classes"):
+        if found.get(name) is not None:
+            found[name] = {str(label): value for label, value in found[name].items()}
+    return {name: value for name, value in found.items() if name != "classes" or value is not None}
 
 
 class Monitor:
@@ -209,14 +204,14 @@ class Monitor:
     """
 
     def __init__(self, player: Player) -> None:
-        if not isinstance(player.watch, watch.Watch):
+        if not isinstance(player.watch, monitor_state.Watch):
             raise UserError("the player is not watched, so nothing is known of its error: make it with monitor=True")
         self._watch, self._graph = player.watch, player.graph
-        self._state = player.watched()
+        self._state = player.engine.watched.resized(player.engine.watched.sizes)  # a copy
         self._rounds, self._now, self._spent = player.rounds, player.now, player.spent
 
     def report(self, alpha: float = 0.05) -> Report:
-        """The estimates with their intervals.
+        """Return the estimates with their intervals.
 
         Each interval holds at all rounds at once with a probability of at least 1 - alpha; that of the window holds
         for all windows at all rounds at once. The alarm is that of :class:`gappletron.Watch`, with its own alpha.
@@ -225,10 +220,10 @@ class Monitor:
         level = math.log(2.0 / alpha)
         watched = self._state.tuple
         return Report(
-            rounds=self._count(watch.DECIDED, SLOTS),
+            rounds=self._count(monitor_state.DECIDED, SLOTS),
             judged=self._count(JUDGED, SLOTS),
             labels_seen=self._count(SEEN, SLOTS),
-            explored=self._count(watch.EXPLORED, SLOTS),
+            explored=self._count(monitor_state.EXPLORED, SLOTS),
             actions=dict(zip(self._graph.actions, watched.actions.tolist(), strict=True)),
             alpha=alpha,
             policy=self._rates(POLICY_ERROR, SLOTS, level, self._classes(POLICY, alpha)),
@@ -239,7 +234,7 @@ class Monitor:
         )
 
     def rates(self, who: str, alpha: float = 0.05) -> Rates:
-        """The rates of ``"policy"`` or ``"greedy"`` alone, without those of classes."""
+        """Return the rates of ``"policy"`` or ``"greedy"`` alone, without those of classes."""
         if who not in ("policy", "greedy"):
             raise UserError(f"there are no rates of {who!r}: choose 'policy' or 'greedy'")
         q = POLICY_ERROR if who == "policy" else GREEDY_ERROR
@@ -252,15 +247,15 @@ class Monitor:
         """Return the error, and the cost where there is one, of the policy or the greedy class over the first slots."""
         cost = None
         if self._state.tuple.costly[0] > 0:
-            cost = self._quantity(q + watch.POLICY_COST, slots, level, float(self._graph.costs.max()))
+            cost = self._quantity(q + monitor_state.POLICY_COST, slots, level, float(self._graph.costs.max()))
         return Rates(self._quantity(q, slots, level, 1.0), cost, classes)
 
     def _quantity(self, q: int, slots: int, level: float, most: float) -> Estimate:
         """Return the mean of a quantity, which is at most `most`, over the judged rounds of the first slots."""
         watched, judged = self._state.tuple, self._count(JUDGED, slots)
-        low, high = watch.bound_total(watched, q, slots, level)
-        value = watch.estimate_total(watched, q, slots, low, high)
-        naive = _ratio(watch.sum_slots(watched, q, watch.AMONG_SEEN, slots), self._count(SEEN, slots))
+        low, high = monitor_state.bound_total(watched, q, slots, level)
+        value = monitor_state.estimate_total(watched, q, slots, low, high)
+        naive = _ratio(monitor_state.sum_slots(watched, q, monitor_state.AMONG_SEEN, slots), self._count(SEEN, slots))
         return _estimate(_ratio(value, judged), _ratio(low, judged, 0.0), _ratio(high, judged, most), naive)
 
     def _window(self, alpha: float) -> WindowRates | None:
@@ -268,7 +263,7 @@ class Monitor:
         if block < 0:
             return None
         start = max(first, block - (BLOCKS - 1))
-        level = math.log(2.0 / watch.share_alpha(alpha, start - first))
+        level = math.log(2.0 / monitor_state.share_alpha(alpha, start - first))
         return WindowRates(
             first=max(since, start * (self._watch.window // BLOCKS)),
             last=self._rounds - 1,
@@ -294,8 +289,8 @@ class Monitor:
             k, who
         ].tolist()
         missed, hit, labels = seen_missed + hidden_missed, seen_hit + hidden_hit, seen_missed + seen_hit
-        missed_low, missed_high = watch.bound_class_total(watched, k, who, 0, math.log(4.0 / alpha))
-        hit_low, hit_high = watch.bound_class_total(watched, k, who, 1, math.log(4.0 / alpha))
+        missed_low, missed_high = monitor_state.bound_class_total(watched, k, who, 0, math.log(4.0 / alpha))
+        hit_low, hit_high = monitor_state.bound_class_total(watched, k, who, 1, math.log(4.0 / alpha))
         share = _estimate(
             _ratio(missed + hit, judged),
             _ratio(missed_low + hit_low, judged, 0.0),
@@ -310,7 +305,7 @@ class Monitor:
         )
         precision = Estimate(None, 0.0, 1.0, None)
         if predicted > 0.0:
-            hit_low, hit_high = watch.bound_class_total(watched, k, who, 1, math.log(2.0 / alpha))
+            hit_low, hit_high = monitor_state.bound_class_total(watched, k, who, 1, math.log(2.0 / alpha))
             naive = 1.0 - seen_hit / seen_predicted if seen_predicted else None
             precision = _estimate(1.0 - hit / predicted, 1.0 - hit_high / predicted, 1.0 - hit_low / predicted, naive)
         return ClassRates(share, error, precision)
@@ -332,12 +327,12 @@ class Monitor:
         state = self._state.resized(self._state.sizes)
         watched, points = state.tuple, int(self._state.tuple.drawn[0])
         rounds = [int(found) for found in watched.curve[:points, 0]]
-        if self._rounds > watched.place[watch.SINCE] >= 0 and (not rounds or rounds[-1] < self._rounds):
-            watch.fill_point(watched, points, self._rounds, self._now, self._watch.alpha)
+        if self._rounds > watched.place[monitor_state.SINCE] >= 0 and (not rounds or rounds[-1] < self._rounds):
+            monitor_state.fill_point(watched, points, self._rounds, self._now, self._watch.alpha)
             points += 1
         return [_point(row) for row in watched.curve[:points].tolist()]
 
-    def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Figure:
+    def plot(self, path: str | Path | None = None, ax: "Axes | None" = None) -> "Figure":
         """Draw the estimated error of the policy and of the greedy class with their bands over the rounds, and the
         naive estimate. With `path`, also write it, as PNG, SVG or PDF by the suffix.
         """

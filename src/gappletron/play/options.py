@@ -1,12 +1,14 @@
 """The options of a model: each is one field here, and every interface reads it from here.
 
 :class:`gappletron.Player`, :class:`gappletron.Online`, :func:`gappletron.play`, the command line, the service and saved
-models take names, defaults, bounds and help texts from these two classes. To add an option, add a field.
+models take names, defaults, bounds and help texts from these two classes. To add an option, add a field; the command
+line takes those that its commands name.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +20,7 @@ from gappletron.base.text import unknown
 if TYPE_CHECKING:  # they load Numba, and the help of the command line reads this module
     from gappletron.data.normalization import Normalization
     from gappletron.play.limits import Budget, Limits
-    from gappletron.play.watch import Watching
+    from gappletron.play.monitor_state import Watching
 
 C = TypeVar("C", bound="PlayerOptions")
 T = TypeVar("T")
@@ -52,12 +54,7 @@ def _check_limit(value: Any, name: str) -> Any:
     return getattr(Limits(**{name: value}), name)
 
 
-def _check_count(value: Any, name: str) -> int:
-    return whole(value, name, least=1)
-
-
-def _check_seed(value: Any, name: str) -> int:
-    return whole(value, "the seed")
+_check_count = functools.partial(whole, least=1)
 
 
 def _check_age(value: Any, name: str) -> float | None:
@@ -65,9 +62,9 @@ def _check_age(value: Any, name: str) -> float | None:
 
 
 def _check_monitor(value: Any, name: str) -> Watching:
-    from gappletron.play.watch import watch_of
+    from gappletron.play.monitor_state import find_watch
 
-    return watch_of(value)
+    return find_watch(value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,7 +79,7 @@ class PlayerOptions:
     gappletron.UserError: min_propensity must be at most 1, not 2
     """
 
-    seed: int = option(0, "The seed of the learner's random draws.", _check_seed)
+    seed: int = option(0, "The seed of the learner's random draws.", whole)
     normalize: Normalization | str | None = option(
         "auto",
         "How rows are scaled by what was seen so far: columns, unit, log1p-unit (for counts), none (as they are), or "

@@ -6,16 +6,12 @@ one round. Any mixture of them gives the same bits. Classes and actions are posi
 plays streams.
 """
 
-from __future__ import annotations
-
-import contextlib
 import copy
 import functools
 import itertools
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,21 +27,23 @@ from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import in_mode
 from gappletron.kernel.pieces import Piece
-from gappletron.kernel.state import State
+from gappletron.kernel.spelling import decode_piece
 from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
-from gappletron.play import chunks, player_files, saved
+from gappletron.play import archive, checks, rounds
 from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
 from gappletron.play.limits import Limits
+from gappletron.play.monitor_state import NoWatch, Watching, find_watch
 from gappletron.play.options import PlayerOptions, takes_options
-from gappletron.play.rounds import Counts, Losses, Rows, Tally, act_rows, advance, follow, learn_rows, teach
+from gappletron.play.rounds import Counts, Losses, Rows, Tally
 from gappletron.play.turns import HEAD, Turn, Turns, row_size
-from gappletron.play.watch import NoWatch, Watching, watch_of
 
+# The kind of a file.
+FORMAT = "gappletron.Player"
+# What "auto" means for the normalization and the bias of rows of these kinds; for vectors the learner says it.
 AUTO = {"records": ("columns", True), "transformed": ("none", False)}
-"""What "auto" means for the normalization and the bias of rows of these kinds; for vectors the learner says it."""
 
 
 class Player:
@@ -84,26 +82,36 @@ class Player:
         made = find_learner(learner)
         chosen = PlayerOptions.parse(options)
         if not isinstance(graph, FeedbackGraph):
-            raise UserError(
-                f"{graph!r} is not a FeedbackGraph: make one, for example FeedbackGraph.bandit(['a', 'b', 'c'])"
-            )
-        check_can_play(made, graph)
+            raise UserError(f"{graph!r} is not a FeedbackGraph: make one, as in FeedbackGraph.bandit(['a', 'b', 'c'])")
         if rows not in ("vectors", *AUTO):
             raise unknown(rows, "kind of rows", ["vectors", *AUTO])
         normalize, bias = AUTO.get(rows, (made.default_normalize, made.default_bias))
         bias = bias if chosen.bias == "auto" else bool(chosen.bias)
         width = whole(features, "features", least=1, most=MOST_FEATURES) + bias
         normalization = find_normalization(chosen.normalize, normalize)
-        self.engine = Engine(made, graph, width, normalization, bias, watch_of(chosen.monitor), chosen.limits)
-        """What compiled rounds work on: the states, and the machine code."""
-        self._draws = Draws.seeded(chosen.seed, whole(repeat, "repeat"))
+        draws = Draws.seeded(chosen.seed, whole(repeat, "repeat"))
+        self._use(Engine(made, graph, width, normalization, bias, find_watch(chosen.monitor), chosen.limits, draws))
+
+    def _use(self, engine: Engine) -> None:
+        """Play with an engine."""
+        # What compiled rounds work on: the states, the draws, and the machine code.
+        self.engine = engine
         self.checker = Checker()
+        # With a number, rows may have any index below it, and the state doubles where it must.
         self.feature_limit: int | None = None
-        """With a number, rows may have any index below it, and the state doubles where it must."""
+
+    @classmethod
+    def build(cls, header: dict[str, Any], arrays: archive.Arrays, pieces: Iterable[type[Piece]] = ()) -> Self:
+        """Return the player of a saved header and its arrays; `pieces` are classes of your own that it is made of."""
+        known = tuple(pieces)
+        graph = archive.build_graph(header["graph"], arrays)
+        player = object.__new__(cls)
+        player._use(Engine.build(header, arrays, graph, find_learner(decode_piece(header["learner"], known)), known))
+        return player
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles: what the player is, without machine code and addresses."""
-        header, arrays = player_files.describe(self)
+        """Return what the player is, without machine code and addresses, for copies and pickles."""
+        header, arrays = self.engine.describe()
         return {
             "mode": self.engine.interpreted,
             "header": header,
@@ -115,7 +123,7 @@ class Player:
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         with in_mode(saved["mode"]):
-            player_files.restore(self, saved["header"], saved["arrays"], saved["graph"], saved["learner"], ())
+            self._use(Engine.build(saved["header"], saved["arrays"], saved["graph"], saved["learner"]))
         self.feature_limit = saved["feature_limit"]
 
     def __repr__(self) -> str:
@@ -156,8 +164,7 @@ class Player:
 
     @now.setter
     def now(self, seconds: float) -> None:
-        is_plain = type(seconds) is float and 0.0 <= seconds < math.inf  # every decision of a server sets it
-        self.engine.now[0] = seconds if is_plain else number(seconds, "now", least=0.0)
+        self.engine.now[0] = number(seconds, "now", least=0.0)
 
     @property
     def spent(self) -> float | None:
@@ -174,30 +181,19 @@ class Player:
         """Watch the rounds from now on, where none were watched so far."""
         if not isinstance(self.watch, NoWatch):
             raise UserError("the player is watched already: a watch lasts as long as its player")
-        with self._change_engine() as engine:
-            engine.begin_watch(watch_of(watch))
+        self._change(Engine.begin_watch, find_watch(watch))
 
-    @contextlib.contextmanager
-    def _change_engine(self) -> Iterator[Engine]:
-        """Return a copy of the engine to be changed, which takes its place unless there is an error; signals wait."""
+    def _change(self, change: Callable[..., None], *arguments: Any) -> None:
+        """Change a copy of the engine, which takes its place unless there is an error; signals wait."""
         with held_back():
             engine = copy.copy(self.engine)
-            yield engine
+            change(engine, *arguments)
             self.engine = engine
-
-    def watched(self) -> State:
-        """Return a copy of what the watch has written down, for :class:`gappletron.Monitor`."""
-        return self.engine.watched.resized(self.engine.watched.sizes)
 
     @property
     def features(self) -> int:
         """The number of features, without the bias."""
         return self.engine.state.sizes.features - self.engine.bias
-
-    @property
-    def width(self) -> int:
-        """The number of features that the learner sees, with the bias."""
-        return self.engine.state.sizes.features
 
     @property
     def weights(self) -> Floats:
@@ -219,20 +215,21 @@ class Player:
         :param tally: where mistakes, labels seen and so on are added up; its confusion table has the size of the graph.
         :param graphs: the graph of each round, where it is not the player's own.
         """
-        engine, checked = self.engine, chunks.check(self, chunk)
-        tally = engine.new_tally() if tally is None else chunks.check_tally(self, tally)
-        rounds = len(checked.chunk.labels)
-        stretches = [(0, rounds, self.graph)] if graphs is None else chunks.find_stretches(self, graphs, rounds)
-        draws = self._draws.draw_many(self.rounds, rounds)
+        engine, checked = self.engine, checks.check_chunk(self, chunk)
+        tally = engine.new_tally() if tally is None else checks.check_tally(self, tally)
+        n = len(checked.chunk.labels)
+        stretches = [(0, n, self.graph)] if graphs is None else checks.find_stretches(self, graphs, n)
+        first = self.rounds
+        draws = engine.draws.draw_many(first, n)
         indptr, indices, values, labels = checked.chunk
         room = engine.room(indptr)
         kept = Counts() if record is None else record  # a piece without numbers counts as false
         for start, stop, graph in stretches:
             here = slice(start, stop)
-            ends, squared = indptr[start : stop + 1], checked.squared[here]
-            rows = Rows(ends, indices, values, labels[here], squared, draws[here], room)
-            seat = engine.seat(graph)
-            engine.call(advance, self.learner, engine.state.tuple, seat.plan, rows, seat.desk, tally, kept)
+            rows = Rows(indptr[start : stop + 1], indices, values, labels[here], checked.squared[here], room)
+            while not engine.call(rounds.advance, engine.pack(graph), rows, draws[here], first + start, tally, kept):
+                first = self.rounds - start  # a signal handler has played a round in between
+                draws = engine.draws.draw_many(first, n)
 
     def teach(self, chunk: Chunk | Prepared, propensity: Any = None) -> None:
         """Learn from rows whose labels are known, without acting: a warm start, or labels that came from elsewhere.
@@ -247,26 +244,18 @@ class Player:
         Learners for bandit feedback, and `label-efficient-perceptron`, learn from the action that was drawn: they
         cannot be taught, and say so.
         """
-        self._check_teachable()
-        engine, checked = self.engine, chunks.check(self, chunk)
-        indptr, indices, values, labels = checked.chunk
-        observed = chunks.check_propensities(propensity, len(labels))
-        rows = Rows(indptr, indices, values, labels, checked.squared, np.zeros(0), engine.room(indptr))
-        engine.call(teach, self.learner, engine.state.tuple, engine.full_plan(), rows, engine.own.desk, observed)
+        checks.check_teachable(self.learner)
+        engine, checked = self.engine, checks.check_chunk(self, chunk)
+        observed = checks.check_propensities(propensity, len(checked.chunk.labels))
+        rows = Rows(*checked.chunk, checked.squared, engine.room(checked.chunk.indptr))
+        engine.call(rounds.teach, engine.pack_full(), rows, observed)
 
     def teach_vector(self, vector: Vector, label: int, propensity: Any = None) -> None:
         """Learn the position of the label of one vector that was checked: see :meth:`teach`."""
-        self._check_teachable()  # before the state grows
+        checks.check_teachable(self.learner)  # before the state grows
         if vector.indices.size:
             self.make_room(vector.indices.item(-1))
         self.teach(prepare_vector(vector, whole(label, "the position of a label")), propensity)
-
-    def _check_teachable(self) -> None:
-        if not self.learner.teachable:
-            raise UserError(
-                f"{self.learner.name} cannot be taught labels, since it learns only from the action that it drew: play "
-                "the rows instead, or choose another learner, for example auto"
-            )
 
     # ---------------------------------------------------------------------------------------------- one round at a time
 
@@ -293,10 +282,7 @@ class Player:
         if graph == own:
             return own  # the same object, so that a saved model goes on with the same bits
         if graph.classes != own.classes or graph.actions != own.actions:
-            raise UserError(
-                f"the graph {graph.name!r} has other classes or actions than the player's {own.name!r}: a "
-                "round's graph changes edges and costs only"
-            )
+            raise UserError(f"the graph {graph.name!r} has other classes or actions: only edges and costs may change")
         return graph
 
     def make_room(self, *lasts: int) -> None:
@@ -312,48 +298,45 @@ class Player:
         :param graph: the feedback graph of this round, over the same classes and actions; by default the player's own.
         """
         vector = self.check(x)
-        turn = self.new_turn(vector, graph)
-        while not self.draw(turn, vector, self.rounds):
-            pass  # a signal handler has played a round in between
-        return turn
+        while True:  # again where a signal handler has played a round in between
+            turn = self.new_turn(vector, graph)
+            if self.draw(turn, vector, self.engine.played.item(0)):
+                return turn
 
     def new_turn(self, vector: Vector, graph: FeedbackGraph | None = None, probabilities: Any = None) -> Turn:
         """Return a turn for a checked vector, whose action :meth:`draw` will draw, or take over from another's decision
         with these probabilities. Only the number of features may change.
         """
-        given = None if probabilities is None else chunks.check_distribution(probabilities, self.graph.n_actions)
+        given = None if probabilities is None else checks.check_distribution(probabilities, self.graph.n_actions)
         here = self.check_graph(graph)
         if self.feature_limit is not None and vector.indices.size:
             self.make_room(vector.indices.item(-1))
         engine = self.engine
         entries = vector.values.size + engine.bias
-        record = np.zeros(engine.bare_size + entries + (entries + 1) // 2)
+        record = np.zeros(engine.setup.record_size + entries + (entries + 1) // 2)
         if given is not None:
             record = np.concatenate([record, np.zeros(given.size)])
             record[HEAD : HEAD + given.size] = given
         return Turn(here, engine.state.sizes.features, record)
 
     def draw(self, turn: Turn, vector: Vector, at: int, action: int | None = None, greedy: int | None = None) -> bool:
-        """Draw the action of a new turn as round number `at`, or take over another's action and perhaps its greedy
-        class; False, and nothing is changed, where that round was played.
+        """Draw the action of a new turn for this vector as round number `at`, or take over another's action and perhaps
+        its greedy class; False, and nothing is changed, where another round comes next, or a class was added since.
 
         The state and the turn's record change in one call of compiled code: where a signal handler raises, the status
         of the turn tells whether the round was played.
         """
         engine = self.engine
-        seat = engine.own if turn.graph is engine.graph else engine.seat(turn.graph)
-        played: bool
+        if engine.act is None:
+            engine.compile_rounds()
+        pack = engine.own if turn.graph is engine.graph else engine.pack(turn.graph)
         if action is None:
-            if engine.act is None:
-                engine.compile_rounds()
-            played = engine.act(seat.pack, *vector, self._draws.draw(at), at, turn.record)
-            return played
+            return engine.act(pack, *vector, engine.draws.draw(at), at, turn.record) is True
         action = whole(action, "the position of an action", most=self.graph.n_actions - 1)
         if turn.record[HEAD + action] <= 0.0:
             raise UserError(f"the action {action} has the probability 0: give the probabilities that it was drawn with")
         wanted = -1 if greedy is None else whole(greedy, "the position of a class", most=self.graph.n_classes - 1)
-        played = engine.call(follow, seat.pack, vector, action, wanted, at, turn.record)
-        return played
+        return engine.call(rounds.follow, pack, vector, action, wanted, at, turn.record) is True
 
     def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None) -> Turns:
         """Return turns for many checked rows, with their actions drawn: the same bits as one by one, in one call of
@@ -365,12 +348,12 @@ class Player:
             self.make_room(*rows.indices[ends - 1].tolist())
         engine, n = self.engine, rows.squared.size
         ends = np.zeros(n + 1, np.int64)
-        np.cumsum(engine.bare_size + row_size(np.diff(rows.indptr) + int(engine.bias)), out=ends[1:])
+        np.cumsum(engine.setup.record_size + row_size(np.diff(rows.indptr) + int(engine.bias)), out=ends[1:])
         records = np.zeros(ends[-1])
-        pack = engine.seat(here).pack
+        pack = engine.pack(here)
         while True:  # again where a signal handler has played a round in between
             at = self.rounds
-            if engine.call(act_rows, pack, rows, self._draws.draw_many(at, n), at, ends, records):
+            if engine.call(rounds.act_rows, pack, rows, engine.draws.draw_many(at, n), at, ends, records):
                 return Turns(here, engine.state.sizes.features, at, ends, records)
 
     def follow(
@@ -392,10 +375,10 @@ class Player:
         :param greedy: the position of the greedy class of that decision, where it is to stand for the learner's own.
         """
         vector = self.check(x)
-        turn = self.new_turn(vector, graph, probabilities)
-        while not self.draw(turn, vector, self.rounds, action, greedy):
-            pass  # a signal handler has played a round in between
-        return turn
+        while True:  # again where a signal handler has played a round in between
+            turn = self.new_turn(vector, graph, probabilities)
+            if self.draw(turn, vector, self.rounds, action, greedy):
+                return turn
 
     def learn(self, turn: Turn, label: int) -> None:
         """Take in the feedback of a turn: the position of the label, or -1 where the graph did not reveal it.
@@ -408,8 +391,8 @@ class Player:
         engine = self.engine
         if engine.learn is None:
             engine.compile_rounds()
-        seat = engine.own if turn.graph is engine.graph else engine.seat(turn.graph)
-        engine.learn(seat.pack, turn.record, label)
+        pack = engine.own if turn.graph is engine.graph else engine.pack(turn.graph)
+        engine.learn(pack, turn.record, label)
 
     def _check_label(self, turn: Turn, label: int) -> int:
         """Return the position of a label that a turn may have, or -1; compiled code will trust it."""
@@ -437,7 +420,7 @@ class Player:
         ends = np.zeros(len(turns) + 1, np.int64)
         np.cumsum([turn.record.size for turn in turns], out=ends[1:])
         records = np.concatenate([np.zeros(0), *(turn.record for turn in turns)])
-        self.engine.call(learn_rows, self.engine.own.pack, ends, records, np.array(given, np.int64))
+        self.engine.call(rounds.learn_rows, self.engine.pack(self.graph), ends, records, np.array(given, np.int64))
         for turn, (start, stop) in zip(turns, itertools.pairwise(ends.tolist()), strict=True):
             turn.record[:] = records[start:stop]
 
@@ -450,19 +433,16 @@ class Player:
         :param graph: as that of :meth:`act`; it matters to learners that use its costs.
         """
         vector = x if isinstance(x, Vector) else self.checker.vector(x, self.features)
-        rows = self.engine.scale(prepare_vector(vector))
-        return int(self.engine.score(rows, self.check_graph(graph))[1][0])
+        found = self.engine.look(rounds.write_greedy, [prepare_vector(vector)], 1, self.check_graph(graph), np.int64)
+        return found.item()
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> NDArray[np.int64]:
         """Return the greedy class of every row of a dense array or a sparse matrix."""
-        here = self.check_graph(graph)
-        parts = [self.engine.score(rows, here)[1] for rows in self._batches(X)]
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        return self._look(rounds.write_greedy, X, 1, graph, np.int64)[:, 0]
 
     def scores(self, X: Any) -> Floats:
         """Return the scores of every row, n x K; most learners predict the class with the largest."""
-        parts = [self.engine.score(rows, self.graph)[0] for rows in self._batches(X)]
-        return np.concatenate([np.zeros((0, self.graph.n_classes)), *parts])
+        return self._look(rounds.write_scores, X, self.graph.n_classes)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of every label, n x K, as the learner estimates it; the rows sum to 1.
@@ -473,17 +453,18 @@ class Player:
 
         The probabilities of the actions, which are drawn from, are :meth:`probabilities`.
         """
-        parts = [self.engine.label_probabilities(rows) for rows in self._batches(X)]
-        return np.concatenate([np.zeros((0, self.graph.n_classes)), *parts])
+        return self._look(rounds.write_label_probabilities, X, self.graph.n_classes)
 
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
         """Return the probability of every action, n x N: what each row would meet if it came next."""
-        here = self.check_graph(graph)
-        parts = [self.engine.action_probabilities(rows, here) for rows in self._batches(X)]
-        return np.concatenate([np.zeros((0, self.graph.n_actions)), *parts])
+        return self._look(rounds.write_probabilities, X, self.graph.n_actions, graph)
 
-    def _batches(self, X: Any) -> Iterable[Rows]:
-        return map(self.engine.scale, prepare_rows(X, self.features, self.feature_limit is not None))
+    def _look(
+        self, write: Any, X: Any, columns: int, graph: FeedbackGraph | None = None, dtype: type[Any] = np.float64
+    ) -> NDArray[Any]:
+        """Return what a function of :mod:`gappletron.play.rounds` writes for every row of X, in so many columns."""
+        chunks = prepare_rows(X, self.features, self.feature_limit is not None)
+        return self.engine.look(write, chunks, columns, self.check_graph(graph), dtype)
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -491,8 +472,7 @@ class Player:
         """Give the state more features; what was learned stays, and the new ones start as if they had been there."""
         wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
         if wanted > self.features:
-            with self._change_engine() as engine:
-                engine.grow(wanted + engine.bias)
+            self._change(Engine.grow, wanted + self.engine.bias)
 
     def add_class(
         self,
@@ -513,15 +493,13 @@ class Player:
         if not self.graph.may_precede(graph):
             raise UserError(f"the graph {graph.name!r} does not continue the player's own: use its with_class")
         check_can_play(self.learner, graph)
-        with self._change_engine() as engine:
-            engine.extend(graph)
+        self._change(Engine.extend, graph)
 
     def set_limits(self, limits: Limits) -> None:
         """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same."""
-        limits.bounds(self.graph)  # an error where the graph cannot keep to them
+        limits.plan(self.graph)  # an error where the graph cannot keep to them
         if limits != self.limits:
-            with self._change_engine() as engine:
-                engine.set_limits(limits)
+            self._change(Engine.set_limits, limits)
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 
@@ -531,18 +509,18 @@ class Player:
         The file is a NumPy archive with a JSON header: nothing in it can run code. It replaces an older one at once or
         not at all. A player that was saved and loaded at any round goes on bit for bit.
         """
-        saved.write(path, player_files.FORMAT, *player_files.describe(self))
+        archive.write(path, FORMAT, *self.engine.describe())
 
     @classmethod
-    def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Player:
+    def load(cls, path: str | PathLike[str], *, pieces: Iterable[type[Piece]] = ()) -> Self:
         """Read what :meth:`save` wrote; `pieces` are the classes of your own that the learner is made of."""
-        return saved.read(path, player_files.FORMAT, functools.partial(player_files.build, cls, pieces))
+        return archive.read(path, FORMAT, functools.partial(cls.build, pieces=pieces))
 
     def to_bytes(self) -> bytes:
         """Return the bytes that :meth:`save` would write; nothing in them can run code."""
-        return saved.to_bytes(player_files.FORMAT, *player_files.describe(self))
+        return archive.to_bytes(FORMAT, *self.engine.describe())
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, pieces: Iterable[type[Piece]] = ()) -> Player:
+    def from_bytes(cls, data: bytes, *, pieces: Iterable[type[Piece]] = ()) -> Self:
         """Return the player of :meth:`to_bytes`, or of a file that :meth:`save` wrote; `pieces` as in :meth:`load`."""
-        return saved.from_bytes(data, player_files.FORMAT, functools.partial(player_files.build, cls, pieces))
+        return archive.from_bytes(data, FORMAT, functools.partial(cls.build, pieces=pieces))

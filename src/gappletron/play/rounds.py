@@ -11,8 +11,6 @@ Functions that Python calls return numbers or plain tuples. A named tuple would 
 which crashes the process when a signal handler has raised in the meantime.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, NamedTuple
 
@@ -27,44 +25,35 @@ from gappletron.kernel.packed import Packed, unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Decision, Learner, Round, cost_of
-from gappletron.play.limits import Limiting
-from gappletron.play.turns import (
-    ACTION,
-    ENTRIES,
-    FOLLOWS,
-    GREEDY,
-    HEAD,
-    LEARNED,
-    RATE,
-    ROUND,
-    SQUARED,
-    STATUS,
-    WAITING,
-    own_start,
-    row_start,
-)
-from gappletron.play.values import Played
-from gappletron.play.watch import Watching
+from gappletron.play import turns
+from gappletron.play.limits import Limiting, Time
+from gappletron.play.monitor_state import Watching
+from gappletron.play.monitor_values import Played
+from gappletron.play.turns import HEAD, LEARNED, WAITING
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
 RATES, LOSSES, COSTS = range(3)
-PLAYED = 0
-"""The place of the number of rounds in a clock."""
+# The names of the counts and sums of a tally, in their order.
+TOTALS = ("mistakes", "labels_seen", "explored", "blind_rounds", "rate_sum", "loss_sum", "cost")
 
 
-class Desk(NamedTuple):
-    """Arrays for one round's scores (K, padded beyond its end) and probabilities (N), the clock, the padded width, and
-    how a row is prepared: its normalization, what that remembers, and 1 where its first entry is a bias. Then the time
-    of the round; the limits on its distribution, what they remember, and what they derive from the graph; and what is
-    written down of it: the watch, its state, and what it derives from the graph.
+class Setup(NamedTuple):
+    """What rounds need besides the learner, its state and its plan.
 
-    The clock holds the number of rounds played. It is changed by the same calls of compiled code as the state. A signal
-    handler runs before or after such a call, never inside it, so the clock always tells what the state has seen.
+    Arrays for one round's scores (K, padded beyond its end) and probabilities (N); the size of a record without its
+    row; the number of rounds played; the padded width; and how a row is prepared: its normalization, what that
+    remembers, and 1 where its first entry is a bias. Then the time of the round; the limits on its distribution, what
+    they remember, and what they derive from the graph; and the watch, what it remembers, and what it derives from the
+    graph.
+
+    The number of rounds played is changed by the same calls of compiled code as the state. A signal handler runs before
+    or after such a call, never inside it, so the number always tells what the state has seen.
     """
 
     scores: Floats
     probabilities: Floats
-    clock: NDArray[np.int64]
+    record_size: int
+    played: NDArray[np.int64]
     lanes: Lanes
     normalization: Normalization
     scales: Any
@@ -72,22 +61,27 @@ class Desk(NamedTuple):
     now: Floats
     limits: Limiting
     limited: Any
-    bounds: Any
+    limits_plan: Any
     watch: Watching
     watched: Any
-    sight: Any
+    watch_plan: Any
 
 
 class Rows(NamedTuple):
-    """A chunk, for each of its rounds ||x||^2 and the uniform draw, and room for one row."""
+    """A chunk, ||x||^2 of each of its rows, and room for one row."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     values: Floats
     labels: NDArray[np.int64]
     squared: Floats
-    draws: Floats
     room: Room
+
+
+@helper
+def row_at(rows: Rows, t: int, lanes: Lanes) -> Row:
+    """Return row t."""
+    return Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], lanes)
 
 
 class Tally(NamedTuple):
@@ -108,7 +102,7 @@ class Tally(NamedTuple):
 
 
 def new_tally(marks: NDArray[np.int64], actions: int, classes: int) -> Tally:
-    """All zero, for a graph of this size, to be copied at the given rounds (sorted, counted from 1)."""
+    """Return totals of zero for a graph of this size, to be copied at the given rounds (sorted, counted from 1)."""
     n = marks.size
     marks = marks.view()
     marks.flags.writeable = False  # kernels are compiled for one type of array
@@ -129,7 +123,7 @@ class Record(Piece, abstract=True):
     @abstractmethod
     @compiled
     def measure(self, learner: Any, scores: Floats, greedy: int, y: int) -> float:
-        """What the round adds to the sum of losses."""
+        """Return what the round adds to the sum of losses."""
 
 
 class Counts(Record):
@@ -148,7 +142,7 @@ class Losses(Record):
 
 @helper
 def draw(probabilities: Floats, u: float) -> int:
-    """The action whose stretch of the cumulative distribution holds u in [0, 1)."""
+    """Return the action whose part of the cumulative distribution holds u in [0, 1)."""
     total = 0.0
     for i in range(probabilities.size):
         total += probabilities[i]
@@ -161,33 +155,45 @@ def draw(probabilities: Floats, u: float) -> int:
 
 
 @helper
-def propose(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk) -> Decision:
-    """From x to the distribution over the actions that the learner asks for, in `desk.probabilities`; changes nothing
-    else.
-    """
-    learner.scores(state, x, desk.scores)
-    return learner.distribution(state, plan, x, desk.scores, desk.probabilities)
+def propose(learner: Learner, state: Any, plan: Plan, x: Row, setup: Setup) -> Decision:
+    """Write the distribution over the actions that the learner asks for at x; changes nothing else."""
+    learner.scores(state, x, setup.scores)
+    return learner.distribution(state, plan, x, setup.scores, setup.probabilities)
 
 
 @helper
-def decide(learner: Learner, state: Any, plan: Plan, x: Row, desk: Desk, at: int) -> Decision:
-    """From x to the distribution of round number `at`, within its limits."""
-    decision = propose(learner, state, plan, x, desk)
-    desk.limits.restrain(desk.limited, desk.bounds, plan.graph, at, desk.now[0], decision.greedy, desk.probabilities)
+def decide(learner: Learner, state: Any, plan: Plan, x: Row, setup: Setup, at: int) -> Decision:
+    """Write the distribution of round number `at` at x, within its limits."""
+    decision = propose(learner, state, plan, x, setup)
+    time = Time(at, setup.now[0])
+    setup.limits.restrain(setup.limited, setup.limits_plan, plan.graph, time, decision.greedy, setup.probabilities)
     return decision
 
 
-def advance(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, tally: Tally, record: Record) -> None:
-    """Play every round of a chunk."""
-    first = desk.clock[PLAYED]
-    desk.clock[PLAYED] = first + rows.labels.size
+@helper
+def charge(setup: Setup, at: int, greedy: int, action: int) -> None:
+    """Count what the action of round number `at` cost; for -1, what the distribution costs on average."""
+    time = Time(at, setup.now[0])
+    setup.limits.charge(setup.limited, setup.limits_plan, time, greedy, action, setup.probabilities)
+
+
+def advance(player: Packed, rows: Rows, draws: Floats, at: int, tally: Tally, record: Record) -> bool:
+    """Play every round of a chunk, with a uniform draw for each; the first is round number `at`.
+
+    `player` is (learner, state, plan, setup). False, and nothing is changed, where another round comes next: a
+    signal handler may have played this one.
+    """
+    parts = unpacked(player)
+    if parts[3].played[0] != at:
+        return False
+    parts[3].played[0] = at + rows.labels.size
     t = 0
     while t < rows.labels.size:
         mark = tally.played[1]
         stop = rows.labels.size
         if mark < tally.marks.size:
             stop = min(stop, t + tally.marks[mark] - tally.played[0])
-        play_until((learner, state, plan, desk), rows, t, stop, first, tally, record)
+        play_until(parts, rows, draws, t, stop, at, tally, record)
         tally.played[0] += stop - t
         t = stop
         if mark < tally.marks.size and tally.marks[mark] == tally.played[0]:
@@ -196,25 +202,28 @@ def advance(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, ta
             for i in range(tally.sums.size):
                 tally.sums_at[mark, i] = tally.sums[i]
             tally.played[1] += 1
+    return True
 
 
 @helper
-def play_until(player: Any, rows: Rows, start: int, stop: int, first: int, tally: Tally, record: Record) -> None:
+def play_until(
+    player: Any, rows: Rows, draws: Floats, start: int, stop: int, first: int, tally: Tally, record: Record
+) -> None:
     """Play the rounds from `start` to `stop` of a chunk, whose first is round number `first`; the totals are kept in
     registers meanwhile.
     """
-    learner, state, plan, desk = player
-    graph, own = plan.graph, desk.probabilities[:0]
+    learner, state, plan, setup = player
+    graph, own = plan.graph, setup.probabilities[:0]
     mistakes = seen = explored = blind = 0
     rates, losses, costs = tally.sums[RATES], tally.sums[LOSSES], tally.sums[COSTS]
     for t in range(start, stop):
-        desk.watch.open_round(desk.watched, first + t, desk.now[0])
-        given = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
-        x = desk.normalization.present(desk.scales, given, desk.bias, rows.room)
-        decision = decide(learner, state, plan, x, desk, first + t)
+        setup.watch.open_round(setup.watched, first + t, setup.now[0])
+        given = row_at(rows, t, setup.lanes)
+        x = setup.normalization.present(setup.scales, given, setup.bias, rows.room)
+        decision = decide(learner, state, plan, x, setup, first + t)
         learner.count_round(state, plan, decision.greedy)
-        action = draw(desk.probabilities, rows.draws[t])
-        desk.limits.settle(desk.limited, desk.bounds, first + t, desk.now[0], decision.greedy, action)
+        action = draw(setup.probabilities, draws[t])
+        charge(setup, first + t, decision.greedy, action)
         y = rows.labels[t]
         label = y if graph.visible[action, y] else UNSEEN_LABEL
 
@@ -223,13 +232,13 @@ def play_until(player: Any, rows: Rows, start: int, stop: int, first: int, tally
         explored += action != decision.greedy
         blind += not graph.revealing[decision.greedy]
         rates += decision.rate
-        losses += record.measure(learner, desk.scores, decision.greedy, y)
+        losses += record.measure(learner, setup.scores, decision.greedy, y)
         costs += cost_of(plan, action, y)
         tally.confusion[action, y] += 1
-        played = Played(first + t, desk.probabilities, own, decision.greedy, action)
-        desk.watch.note_round(desk.watched, desk.sight, graph, played, label)
+        played = Played(first + t, setup.probabilities, own, decision.greedy, action)
+        setup.watch.note_round(setup.watched, setup.watch_plan, graph, played, label)
 
-        learner.update(state, plan, x, Round(desk.scores, desk.probabilities, decision.greedy, action, label))
+        learner.update(state, plan, x, Round(setup.scores, setup.probabilities, decision.greedy, action, label))
     tally.counts[MISTAKES] += mistakes
     tally.counts[LABELS_SEEN] += seen
     tally.counts[EXPLORED] += explored
@@ -239,38 +248,47 @@ def play_until(player: Any, rows: Rows, start: int, stop: int, first: int, tally
     tally.sums[COSTS] = costs
 
 
-def teach(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, observed: Floats) -> None:
-    """Learn the label of every row of a chunk without a draw; the clock stands still.
+def teach(player: Packed, rows: Rows, observed: Floats) -> None:
+    """Learn the label of every row of a chunk without a draw; no round is counted.
 
     The plan is that of a graph on which every action shows every label, so the greedy action may stand for the one that
     was not drawn. `observed` holds the probability with which each label was observed: the probabilities of the actions
     are scaled so that they add up to it.
     """
+    learner, state, plan, setup = unpacked(player)
     for t in range(rows.labels.size):
-        given = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
-        x = desk.normalization.present(desk.scales, given, desk.bias, rows.room)
-        decision = propose(learner, state, plan, x, desk)
+        given = row_at(rows, t, setup.lanes)
+        x = setup.normalization.present(setup.scales, given, setup.bias, rows.room)
+        decision = propose(learner, state, plan, x, setup)
         learner.count_round(state, plan, decision.greedy)
-        for i in range(desk.probabilities.size):
-            desk.probabilities[i] *= observed[t]
+        for i in range(setup.probabilities.size):
+            setup.probabilities[i] *= observed[t]
         greedy = decision.greedy
-        learner.update(state, plan, x, Round(desk.scores, desk.probabilities, greedy, greedy, rows.labels[t]))
+        learner.update(state, plan, x, Round(setup.scores, setup.probabilities, greedy, greedy, rows.labels[t]))
 
 
 # ------------------------------------------------------------------------------------------------ one round at a time
+
+
+@helper
+def can_begin(player: Any, at: int, entries: int, follows: int, record: Floats) -> bool:
+    """Return whether round number `at` comes next, on a graph with the present classes, and the record has the size for
+    a row with so many entries; not so where a signal handler has played it, or added a class.
+    """
+    _, _, plan, setup = player
+    N, K = setup.probabilities.size, setup.scores.size
+    size = setup.record_size + N * follows + turns.row_size(setup.bias + entries)
+    return setup.played[0] == at and plan.graph.visible.shape == (N, K) and record.size == size
 
 
 def act(
     player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, u: float, at: int, record: Floats
 ) -> bool:
     """Play the first half of round number `at`, and write it to the record (:mod:`gappletron.play.turns`), with the row
-    as the learner sees it.
-
-    `player` is (learner, state, plan, desk). False, and nothing is changed, where the round was played by another call
-    in the meantime (of a signal handler).
+    as the learner sees it. False, and nothing is changed, unless it :func:`can_begin`.
     """
     parts = unpacked(player)
-    if parts[3].clock[PLAYED] != at:
+    if not can_begin(parts, at, indices.size, 0, record):
         return False
     draw_action(parts, (indices, values, squared), u, at, record)
     return True
@@ -278,10 +296,10 @@ def act(
 
 def act_rows(player: Packed, rows: Any, draws: Floats, at: int, ends: NDArray[np.int64], records: Floats) -> bool:
     """As :func:`act`, for many rows (:class:`gappletron.data.vectors.Vectors`), which are rounds number `at` and the
-    following; the record of row t is the part of `records` from `ends[t]` to `ends[t + 1]`.
+    following; the record of row t is the part of `records` from `ends[t]` to `ends[t + 1]`, which must fit.
     """
     parts = unpacked(player)
-    if parts[3].clock[PLAYED] != at:
+    if parts[3].played[0] != at:
         return False
     for t in range(draws.size):
         first, last = rows.indptr[t], rows.indptr[t + 1]
@@ -294,40 +312,41 @@ def follow(player: Packed, vector: Vector, action: int, greedy: int, at: int, re
     """As :func:`act`, but the action, and the probabilities in the record, are those of another's decision; so is the
     greedy class, unless it is -1. The learner's own distribution is written down.
     """
-    learner, state, plan, desk = unpacked(player)
-    if desk.clock[PLAYED] != at:
+    parts = unpacked(player)
+    _, _, plan, setup = parts
+    if not can_begin(parts, at, vector.indices.size, 1, record):
         return False
-    decision = begin_round((learner, state, plan, desk), (vector.indices, vector.values, vector.squared), at, record)
-    record[FOLLOWS] = 1.0
-    start = own_start(record, desk.probabilities.size)
-    for i in range(desk.probabilities.size):
-        record[start + i] = desk.probabilities[i]
-    desk.limits.settle_expected(desk.limited, desk.bounds, at, desk.now[0], decision.greedy, desk.probabilities)
-    end_decision(plan, desk, at, decision.greedy if greedy < 0 else greedy, action, record)
+    decision = begin_round(parts, (vector.indices, vector.values, vector.squared), at, record)
+    record[turns.FOLLOWS] = 1.0
+    start = turns.own_start(record, setup.probabilities.size)
+    for i in range(setup.probabilities.size):
+        record[start + i] = setup.probabilities[i]
+    charge(setup, at, decision.greedy, -1)
+    end_decision(plan, setup, at, decision.greedy if greedy < 0 else greedy, action, record)
     return True
 
 
 @helper
 def draw_action(player: Any, vector: Any, u: float, at: int, record: Floats) -> None:
     """Play the first half of round number `at`, which comes next."""
-    _, _, plan, desk = player
+    _, _, plan, setup = player
     decision = begin_round(player, vector, at, record)
-    for i in range(desk.probabilities.size):
-        record[HEAD + i] = desk.probabilities[i]
-    action = draw(desk.probabilities, u)
-    desk.limits.settle(desk.limited, desk.bounds, at, desk.now[0], decision.greedy, action)
-    end_decision(plan, desk, at, decision.greedy, action, record)
+    for i in range(setup.probabilities.size):
+        record[HEAD + i] = setup.probabilities[i]
+    action = draw(setup.probabilities, u)
+    charge(setup, at, decision.greedy, action)
+    end_decision(plan, setup, at, decision.greedy, action, record)
 
 
 @helper
 def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
-    """From the row to the learner's own distribution; counts the round."""
-    learner, state, plan, desk = player
+    """Copy the row to the record, write the learner's own distribution at it, and count the round."""
+    learner, state, plan, setup = player
     indices, values, squared = vector
-    desk.watch.open_round(desk.watched, at, desk.now[0])
-    bias, size = desk.bias, desk.bias + indices.size
-    record[ENTRIES] = size
-    start = row_start(record)
+    setup.watch.open_round(setup.watched, at, setup.now[0])
+    bias, size = setup.bias, setup.bias + indices.size
+    record[turns.ENTRIES] = size
+    start = turns.row_start(record)
     own_values, own_indices = record[start : start + size], record[start + size :].view(np.int32)
     if bias:
         own_indices[0] = 0
@@ -335,79 +354,80 @@ def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
     for p in range(indices.size):
         own_indices[bias + p] = indices[p] + bias
         own_values[bias + p] = values[p]
-    record[SQUARED] = desk.normalization.take(desk.scales, own_indices, own_values, 0, size, bias, squared)
-    x = Row(own_indices, own_values, 0, size, record[SQUARED], desk.lanes)
-    decision = decide(learner, state, plan, x, desk, at)
+    record[turns.SQUARED] = setup.normalization.take(setup.scales, own_indices, own_values, 0, size, bias, squared)
+    x = Row(own_indices, own_values, 0, size, record[turns.SQUARED], setup.lanes)
+    decision = decide(learner, state, plan, x, setup, at)
     learner.count_round(state, plan, decision.greedy)
-    record[RATE] = decision.rate
-    N = desk.probabilities.size
-    for k in range(desk.scores.size):
-        record[HEAD + N + k] = desk.scores[k]
+    record[turns.RATE] = decision.rate
+    N = setup.probabilities.size
+    for k in range(setup.scores.size):
+        record[HEAD + N + k] = setup.scores[k]
     return decision
 
 
 @helper
-def end_decision(plan: Plan, desk: Desk, at: int, greedy: int, action: int, record: Floats) -> None:
+def end_decision(plan: Plan, setup: Setup, at: int, greedy: int, action: int, record: Floats) -> None:
     """Write down the action of round number `at`, which is played now."""
-    N = desk.probabilities.size
-    record[ACTION] = action
-    record[GREEDY] = greedy
-    probabilities, own = record[HEAD : HEAD + N], record[own_start(record, N) : row_start(record)]
+    N = setup.probabilities.size
+    record[turns.ACTION] = action
+    record[turns.GREEDY] = greedy
+    probabilities, own = record[HEAD : HEAD + N], record[turns.own_start(record, N) : turns.row_start(record)]
     played = Played(at, probabilities, own, greedy, action)
-    desk.watch.note_action(desk.watched, desk.sight, plan.graph, played)
-    record[ROUND] = at
-    record[STATUS] = WAITING
-    desk.clock[PLAYED] = at + 1
+    setup.watch.note_action(setup.watched, setup.watch_plan, plan.graph, played)
+    record[turns.ROUND] = at
+    record[turns.STATUS] = WAITING
+    setup.played[0] = at + 1
 
 
 def learn(player: Packed, record: Floats, label: int) -> None:
-    """The second half of the round of a record, now or after others."""
-    learner, state, plan, desk = unpacked(player)
-    end_round(learner, state, plan, desk, record, label)
+    """Play the second half of the round of a record, now or after others."""
+    learner, state, plan, setup = unpacked(player)
+    end_round(learner, state, plan, setup, record, label)
 
 
 def learn_rows(player: Packed, ends: NDArray[np.int64], records: Floats, labels: NDArray[np.int64]) -> None:
     """As :func:`learn`, for many records, which stand in one array as those of :func:`act_rows` do."""
-    learner, state, plan, desk = unpacked(player)
+    learner, state, plan, setup = unpacked(player)
     for t in range(labels.size):
-        end_round(learner, state, plan, desk, records[ends[t] : ends[t + 1]], labels[t])
+        end_round(learner, state, plan, setup, records[ends[t] : ends[t + 1]], labels[t])
 
 
 @helper
-def end_round(learner: Learner, state: Any, plan: Plan, desk: Desk, record: Floats, label: int) -> None:
+def end_round(learner: Learner, state: Any, plan: Plan, setup: Setup, record: Floats, label: int) -> None:
     """Let the learner and the watch take in the feedback of a round."""
     N, K = plan.graph.visible.shape
-    # The desk has room for the padding of today's classes; the record only for that of its own time.
-    scores = desk.scores[:K]
+    # The setup has room for the padding of today's classes; the record only for that of its own time.
+    scores = setup.scores[:K]
     for k in range(K):
         scores[k] = record[HEAD + N + k]
-    played = Round(scores, record[HEAD : HEAD + N], int(record[GREEDY]), int(record[ACTION]), label)
-    start, size = row_start(record), int(record[ENTRIES])
+    played = Round(scores, record[HEAD : HEAD + N], int(record[turns.GREEDY]), int(record[turns.ACTION]), label)
+    start, size = turns.row_start(record), int(record[turns.ENTRIES])
     own_values, own_indices = record[start : start + size], record[start + size :].view(np.int32)
-    x = Row(own_indices, own_values, 0, size, record[SQUARED], desk.lanes)
+    x = Row(own_indices, own_values, 0, size, record[turns.SQUARED], setup.lanes)
     learner.recall(state, x, played)
     learner.update(state, plan, x, played)
     for k in range(K):
         record[HEAD + N + k] = scores[k]
-    if record[STATUS] == WAITING:
-        own = record[own_start(record, N) : start]
-        noted = Played(int(record[ROUND]), played.probabilities, own, played.greedy, played.action)
-        desk.watch.note_feedback(desk.watched, desk.sight, plan.graph, noted, label)
-        record[STATUS] = LEARNED
+    if record[turns.STATUS] == WAITING:
+        own = record[turns.own_start(record, N) : start]
+        noted = Played(int(record[turns.ROUND]), played.probabilities, own, played.greedy, played.action)
+        setup.watch.note_feedback(setup.watched, setup.watch_plan, plan.graph, noted, label)
+        record[turns.STATUS] = LEARNED
 
 
-# ------------------------------------------------------------------------------------------------ looking, for a batch
+# ------------------------------------------------------------------------------------- predict, nothing is changed
 
 
-def scale_rows(desk: Desk, rows: Rows, width: int) -> None:
+def scale_rows(player: Packed, rows: Rows, width: int) -> None:
     """Scale every row, and measure it; nothing is remembered of them.
 
     Features beyond the width, which a growing model does not have yet, count when a row is scaled. Their weights are 0:
     they become entries of 0.
     """
+    _, _, _, setup = unpacked(player)
     for t in range(rows.labels.size):
         first, last = rows.indptr[t], rows.indptr[t + 1]
-        desk.normalization.apply(desk.scales, rows.indices, rows.values, first + desk.bias, last)
+        setup.normalization.apply(setup.scales, rows.indices, rows.values, first + setup.bias, last)
         for p in range(first, last):
             if rows.indices[p] >= width:
                 rows.indices[p] = 0
@@ -415,30 +435,35 @@ def scale_rows(desk: Desk, rows: Rows, width: int) -> None:
         rows.squared[t] = squared_size(rows.values, first, last)
 
 
-def many_greedy(
-    learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, scores: Floats, greedy: NDArray[np.int64]
-) -> None:
-    """The scores of every row, and y*; changes nothing else."""
-    for t in range(greedy.size):
-        x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
-        learner.scores(state, x, desk.scores)
-        for k in range(desk.scores.size):
-            scores[t, k] = desk.scores[k]
-        greedy[t] = learner.choice(state, plan, desk.scores)
-
-
-def many_probabilities(learner: Learner, state: Any, plan: Plan, rows: Rows, desk: Desk, out: Floats) -> None:
-    """The distribution over the actions that each row would meet if it came next; changes nothing else."""
+def write_scores(player: Packed, rows: Rows, out: Floats) -> None:
+    """Write the scores of every scaled row; changes nothing else."""
+    learner, state, _, setup = unpacked(player)
     for t in range(out.shape[0]):
-        x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
-        decide(learner, state, plan, x, desk, desk.clock[PLAYED])
+        learner.scores(state, row_at(rows, t, setup.lanes), setup.scores)
+        for k in range(out.shape[1]):
+            out[t, k] = setup.scores[k]
+
+
+def write_greedy(player: Packed, rows: Rows, out: NDArray[np.int64]) -> None:
+    """Write y* of every scaled row, in the only column; changes nothing else."""
+    learner, state, plan, setup = unpacked(player)
+    for t in range(out.shape[0]):
+        learner.scores(state, row_at(rows, t, setup.lanes), setup.scores)
+        out[t, 0] = learner.choice(state, plan, setup.scores)
+
+
+def write_label_probabilities(player: Packed, rows: Rows, out: Floats) -> None:
+    """Write the probabilities of the labels of every scaled row, as the learner estimates them."""
+    learner, state, _, setup = unpacked(player)
+    for t in range(out.shape[0]):
+        learner.scores(state, row_at(rows, t, setup.lanes), setup.scores)
+        learner.label_probabilities(state, setup.scores, out[t])
+
+
+def write_probabilities(player: Packed, rows: Rows, out: Floats) -> None:
+    """Write the distribution over the actions that each scaled row would meet if it came next; changes nothing else."""
+    learner, state, plan, setup = unpacked(player)
+    for t in range(out.shape[0]):
+        decide(learner, state, plan, row_at(rows, t, setup.lanes), setup, setup.played[0])
         for i in range(out.shape[1]):
-            out[t, i] = desk.probabilities[i]
-
-
-def many_label_probabilities(learner: Learner, state: Any, rows: Rows, desk: Desk, out: Floats) -> None:
-    """The probabilities of the labels of every row, as the learner estimates them; changes nothing else."""
-    for t in range(out.shape[0]):
-        x = Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], desk.lanes)
-        learner.scores(state, x, desk.scores)
-        learner.label_probabilities(state, desk.scores, out[t])
+            out[t, i] = setup.probabilities[i]

@@ -1,14 +1,13 @@
 """Playing: learners against a stream on a graph, each in several repeats, the stream read once for all of them."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +23,10 @@ from gappletron.graphs.open import find_new_classes, match_classes, open_graph
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import find_learner
-from gappletron.play.history import Histories, History, curve_of
+from gappletron.play.history import Histories, History, read_curve
 from gappletron.play.options import PlayerOptions, takes_options
 from gappletron.play.player import Player
-from gappletron.play.rounds import Counts, Losses, new_tally
+from gappletron.play.rounds import TOTALS, Counts, Losses, new_tally
 
 Graphs = FeedbackGraph | str | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]
 
@@ -114,40 +113,35 @@ class Runs:
     ) -> None:
         if type(losses) is not bool:
             raise UserError(f"losses must be True or False, not {losses!r}")
-        self.repeats, self.jobs = _repeat_numbers(repeats), _check_jobs(jobs)
+        self.repeats = _check_repeats(repeats)
+        self.jobs = usable_cores() if jobs is None else whole(jobs, "jobs", least=1, most=4096)
         self.learners = _name_learners(learners)
         opened = open_stream(stream)
         self.stream: Stream = opened if rounds is None else FirstRounds(opened, rounds)
-        self.graph, self._changing = _graph_and_changes(graph, self.stream, revealing)
+        self.graph, self._changing = _open_graphs(graph, self.stream, revealing)
         self._positions = match_classes(self.stream.classes, self.graph)
-        marks = marked_rounds(curve, self.stream.rounds)
+        marks = find_marks(curve, self.stream.rounds)
         seed, rows = PlayerOptions.parse(options).seed, _kind_of_rows(self.stream)
 
-        def new_run(name: str, repeat: int) -> _Run:
+        self._runs: list[_Run] = []
+        needed = 0
+        for name, repeat in itertools.product(self.learners, self.repeats):
             player = self.learners[name]
             if not isinstance(player, Player):
                 player = Player(player, self.graph, self.stream.features, repeat=repeat, rows=rows, **options)
-            return _Run(name, repeat, seed, player, marks, losses)
-
-        first = {name: new_run(name, self.repeats[0]) for name in self.learners}
-        check_memory(
-            len(self.repeats) * sum(run.nbytes for run in first.values()),
-            f"{len(self.repeats)} run{'s' * (len(self.repeats) > 1)} of {listing(self.learners)}",
-            "play fewer repeats or learners at once, or hash the features into fewer",
-        )
-        self._runs = [
-            first[name] if repeat == self.repeats[0] else new_run(name, repeat)
-            for name in self.learners
-            for repeat in self.repeats
-        ]
+            self._runs.append(run := _Run(name, repeat, seed, player, marks, losses))
+            if repeat == self.repeats[0]:
+                needed += len(self.repeats) * run.nbytes
+                what = f"{len(self.repeats)} run{'s' * (len(self.repeats) > 1)} of {listing(self.learners)}"
+                check_memory(needed, what, "play fewer repeats or learners at once, or hash the features into fewer")
         for run in self._runs:  # or loaded from the cache, before anything is timed
             run.player.engine.compile_chunks(run.record)
         self._has_costs = self.graph.has_costs
         self._begun = False
 
     @classmethod
-    def continuing(cls, player: Player, stream: Any, *, jobs: int | None = None) -> Runs:
-        """A run that goes on with a player as it is; classes of the stream that are new to it are added.
+    def continuing(cls, player: Player, stream: Any, *, jobs: int | None = None) -> Self:
+        """Return a run that goes on with a player as it is; classes of the stream that are new to it are added.
 
         >>> from gappletron import FeedbackGraph, Player
         >>> player = Player("auto", FeedbackGraph.bandit(3), features=40)
@@ -166,7 +160,7 @@ class Runs:
         return self.stream.rounds
 
     def player(self, name: str | None = None, repeat: int = 0) -> Player:
-        """The player of one run, as it is now; by default of the first learner."""
+        """Return the player of one run, as it is now; by default of the first learner."""
         first = next(iter(self.learners)) if name is None else name
         for run in self._runs:
             if (run.name, run.repeat) == (first, repeat):
@@ -186,9 +180,9 @@ class Runs:
             for chunk in prepare_chunks(self.stream):
                 if self.stream.is_open:
                     self._add_classes()
-                ready = chunk if self._positions is None else chunk.relabelled(self._positions)
+                ready = chunk if self._positions is None else chunk.relabel(self._positions)
                 rounds = len(ready.chunk.labels)
-                graphs = self._graphs_of(played, rounds)
+                graphs = self._find_graphs(played, rounds)
                 # What is no graph is refused when it is played.
                 self._has_costs |= any(getattr(graph, "has_costs", False) for graph in graphs or ())
                 list(each(functools.partial(_Run.play, chunk=ready, graphs=graphs), self._runs))
@@ -205,25 +199,21 @@ class Runs:
             self.graph = self._runs[0].player.graph
             self._positions = match_classes(self.stream.classes, self.graph)
 
-    def _graphs_of(self, played: int, rounds: int) -> list[FeedbackGraph] | None:
-        """The graph of each of the next rounds, where it changes."""
+    def _find_graphs(self, played: int, rounds: int) -> list[FeedbackGraph] | None:
+        """Return the graph of each of the next rounds, where it changes."""
         if self._changing is None:
             return None
         if callable(self._changing):
             return [self._changing(t) for t in range(played, played + rounds)]
-        if played + rounds > len(self._changing):
-            raise UserError(
-                f"there are {len(self._changing)} graphs and the stream has more rounds: give one graph for each round"
-            )
         return list(self._changing[played : played + rounds])
 
     def histories(self) -> Histories:
-        """What happened up to now."""
+        """Return what happened up to now."""
         title = f"{make_printable(self.stream.name)}, {self.graph.caption}"
         return Histories([run.history(self._has_costs) for run in self._runs], title)
 
     def weights(self, name: str | None = None, repeat: int = 0) -> Floats:
-        """W of one run as it is now, features x classes, with a bias first; by default of the first learner."""
+        """Return W of one run as it is now, features x classes, with a bias first; by default of the first learner."""
         return self.player(name, repeat).weights
 
 
@@ -263,9 +253,8 @@ class _Run:
         self.seconds += time.perf_counter() - start
 
     def history(self, has_costs: bool) -> History:
-        """What happened up to now."""
-        mistakes, labels_seen, explored, blind_rounds = self.tally.counts.tolist()
-        rate_sum, loss_sum, cost = self.tally.sums.tolist()
+        """Return what happened up to now."""
+        totals = dict(zip(TOTALS, [*self.tally.counts.tolist(), *self.tally.sums.tolist()], strict=True))
         confusion = self.tally.confusion.copy()
         confusion.flags.writeable = False
         return History(
@@ -274,27 +263,16 @@ class _Run:
             repeat=self.repeat,
             seed=self.seed,
             rounds=int(self.tally.played[0]),
-            mistakes=mistakes,
-            labels_seen=labels_seen,
-            explored=explored,
-            blind_rounds=blind_rounds,
-            rate_sum=rate_sum,
-            loss_sum=loss_sum if self.losses else None,
+            **totals if self.losses else totals | {"loss_sum": None},
             seconds=self.seconds,
-            curve=curve_of(self.tally, self.losses),
+            curve=read_curve(self.tally, self.losses),
             graph=self.player.graph,
             confusion=confusion,
-            cost=cost,
             has_costs=has_costs,
         )
 
 
-def _check_jobs(given: int | None) -> int:
-    """How many threads play."""
-    return usable_cores() if given is None else whole(given, "jobs", least=1, most=4096)
-
-
-def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:
+def _check_repeats(repeats: int | Sequence[int]) -> tuple[int, ...]:
     if not isinstance(repeats, Sequence) or isinstance(repeats, str):
         return tuple(range(whole(repeats, "repeats", least=1, most=100_000)))
     numbers = tuple(whole(repeat, "the number of a repeat", least=0) for repeat in repeats)
@@ -305,10 +283,8 @@ def _repeat_numbers(repeats: int | Sequence[int]) -> tuple[int, ...]:
     return numbers
 
 
-def _graph_and_changes(
-    graph: Graphs, stream: Stream, revealing: Label | Sequence[Label] | None
-) -> tuple[FeedbackGraph, Any]:
-    """The graph that players start with, and the sequence of graphs or the function that changes it (or None)."""
+def _open_graphs(graph: Graphs, stream: Stream, revealing: Label | Sequence[Label] | None) -> tuple[FeedbackGraph, Any]:
+    """Return the graph that players start with, and the sequence or the function of graphs that changes it, or None."""
     if callable(graph):
         first = graph(0)
     elif isinstance(graph, Sequence) and not isinstance(graph, str):
@@ -330,7 +306,7 @@ def _kind_of_rows(stream: Stream) -> str:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -351,15 +327,13 @@ def _name_learners(learners: Learners) -> dict[str, Any]:
     if not result:
         raise UserError("no learner was given: name at least one")
     if len(result) < len(named):
-        raise UserError(
-            f"the same learner was given twice ({listing(name for name, _ in named)}): "
-            "name it once, and ask for more repeats"
-        )
+        repeated = listing(name for name, _ in named)
+        raise UserError(f"the same learner was given twice ({repeated}): name it once, and ask for more repeats")
     return result
 
 
-def marked_rounds(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.int64]:
-    """The rounds at which totals are kept: sorted, counted from 1."""
+def find_marks(curve: str | Sequence[int], rounds: int | None) -> NDArray[np.int64]:
+    """Return the rounds at which totals are kept: sorted, counted from 1."""
     if isinstance(curve, Iterable) and not isinstance(curve, str):
         return np.unique(np.array([whole(mark, "a round of the curve", least=1) for mark in curve], dtype=np.int64))
     if curve == "log":

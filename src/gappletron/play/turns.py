@@ -11,11 +11,9 @@ which no signal handler can enter. So whatever was interrupted, the status tells
 whether it was learned from.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +24,13 @@ from gappletron.kernel.pieces import helper
 from gappletron.kernel.types import Floats, Vector
 
 RATE, SQUARED, FOLLOWS, STATUS, ENTRIES, ROUND, ACTION, GREEDY = range(8)
+# The numbers in front of the probabilities in a record.
 HEAD = 8
-"""The numbers in front of the probabilities in a record."""
+# The status of a record: not played; played, and waiting for feedback; and what ended the waiting.
 NEW, WAITING, LEARNED, FORGOTTEN, EXPIRED = range(5)
-"""The status of a record: not played; played, and waiting for feedback; and what ended the waiting."""
 
 
+@helper
 def row_size(entries: Any) -> Any:
     """Return the numbers in a record that a row with so many entries takes; also for an array of such counts.
 
@@ -49,8 +48,7 @@ def record_size(classes: int, actions: int) -> int:
 @helper
 def row_start(record: Floats) -> int:
     """Return where the row begins in a record."""
-    entries = int(record[ENTRIES])
-    return record.size - entries - (entries + 1) // 2
+    return record.size - row_size(int(record[ENTRIES]))
 
 
 @helper
@@ -79,14 +77,9 @@ class Turn:
     def __init__(self, graph: FeedbackGraph, features: int, record: Floats) -> None:
         self.graph, self.features, self.record = graph, features, record
 
-    def copy(self) -> Turn:
+    def copy(self) -> Self:
         """Return a copy with a record of its own."""
-        return Turn(self.graph, self.features, self.record.copy())
-
-    @property
-    def nbytes(self) -> int:
-        """The memory of its numbers."""
-        return self.record.nbytes
+        return type(self)(self.graph, self.features, self.record.copy())
 
     @property
     def status(self) -> int:
@@ -215,10 +208,11 @@ def check_turn(turn: Turn) -> bool:
     bare = record_size(graph.n_classes, graph.n_actions)
     if record.ndim != 1 or record.size < bare or not np.isfinite(record[:bare]).all() or (record[:HEAD] < 0.0).any():
         return False
+    is_whole = not (record[[FOLLOWS, STATUS, ENTRIES, ROUND, ACTION, GREEDY]] % 1.0).any()
     follows, entries = record[FOLLOWS], int(record[ENTRIES])
     if follows not in (0.0, 1.0) or record.size != bare + graph.n_actions * int(follows) + row_size(entries):
         return False
-    if turn.status != WAITING or turn.action >= graph.n_actions or turn.greedy >= graph.n_classes:
+    if not is_whole or turn.status != WAITING or turn.action >= graph.n_actions or turn.greedy >= graph.n_classes:
         return False
     if not (is_distribution(turn.probabilities) and is_distribution(turn.own_probabilities)) or turn.probability <= 0.0:
         return False

@@ -1,45 +1,41 @@
 """The ASGI application: routes, bodies, errors, times. The endpoints are in :mod:`gappletron.service.endpoints`."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from gappletron.base import errors
 from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.text import unknown
 from gappletron.service import schemas
-from gappletron.service.access import Access
 from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_MODELS, OF_SERVER, Endpoint
 from gappletron.service.metrics import Metrics
 from gappletron.service.models import HostedModel, Key, encode_json, look_after
 from gappletron.service.openapi import describe_service
 from gappletron.service.pages import render_pages
 from gappletron.service.schemas import LONGEST_KEY, RETRY_AFTER, Failure, Health, Models
+from gappletron.service.tokens import is_granted, is_local
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.types import Message, Receive, Scope, Send
-
+# The largest body that is read, in bytes.
 MAX_BODY = 16_000_000
-"""The largest body that is read, in bytes."""
+# A body of so many bytes asks for a long step.
 LONG_BODY = 4_096
-"""A body of so many bytes asks for a long step."""
 JSON = "application/json"
 
+# The first class that an exception belongs to decides; everything else is an error of ours.
 STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.UnknownReceipt, 404),
     (errors.SpentReceipt, 409),
@@ -51,47 +47,23 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (UserError, 422),
     (ClientDisconnect, 400),
 )
-"""The first class that an exception belongs to decides; everything else is an error of ours."""
 
-Call = Callable[["Request"], Awaitable[Response]]
+Call = Callable[[Request], Awaitable[Response]]
 
 
 class Refusal(HTTPException):
     """A request that no model has looked at: its status and its sentence."""
 
 
-def create_app(models: Sequence[HostedModel], *, tokens: Sequence[str] = (), max_body: int = MAX_BODY) -> Service:
-    """Return the service for these models, an ASGI application; it closes them when it shuts down.
-
-    :param tokens: one of them must be in the header ``Authorization: Bearer ...``; without any, requests must be for
-        a name of this machine.
-    :param max_body: bytes that a request may have.
-
-    >>> from gappletron.service.app import create_app
-    >>> create_app([])
-    Traceback (most recent call last):
-        ...
-    gappletron.UserError: there is no model to serve: give at least one
-    """
-    if not models:
-        raise UserError("there is no model to serve: give at least one")
-    names = [hosted.name for hosted in models]
-    if len(set(names)) < len(names):
-        raise UserError(f"two models have the same name among {', '.join(names)}: give each its own, as in NAME=FOLDER")
-    for hosted in models:
-        hosted.warm_up()
-    return Service(models, Access(tokens), max_body)
-
-
 class Service:
     """The models behind their endpoints, as an ASGI application."""
 
-    def __init__(self, models: Sequence[HostedModel], access: Access, max_body: int) -> None:
+    def __init__(self, models: Sequence[HostedModel], tokens: Sequence[str], max_body: int) -> None:
         self.models = {hosted.name: hosted for hosted in models}
         self.first = models[0]
-        self.access, self.max_body = access, max_body
+        self.tokens, self.max_body = tokens, max_body
+        # Why models could not be closed.
         self.failures: list[str] = []
-        """Why models could not be closed."""
         self.metrics = Metrics(models)
         handlers: dict[Any, Any] = dict.fromkeys((*dict(STATUS), HTTPException, Exception), show_error)
         self.app = Starlette(routes=self.routes(), lifespan=self.lifespan, exception_handlers=handlers)
@@ -142,7 +114,7 @@ class Service:
         for endpoint in OF_SERVER:
             call = getattr(self, endpoint.handler)
             routes.append(Route(endpoint.path, call if endpoint.is_public else self.guard(call)))
-        description = describe_service(needs_token=not self.access.is_open, takes_records=self.first.takes_records)
+        description = describe_service(needs_token=bool(self.tokens), takes_records=self.first.takes_records)
         pages = {"/openapi.json": Response(encode_json(description), media_type=JSON), **render_pages(description)}
         return routes + [Route(path, page, methods=["GET"]) for path, page in pages.items()]
 
@@ -150,16 +122,10 @@ class Service:
         """Return a call that refuses those who may not make it."""
 
         async def guarded(request: Request) -> Response:
-            headers = request.headers
-            if self.access.is_open:
-                if not self.access.is_local(headers.get("host")):
-                    raise Refusal(
-                        403,
-                        "this server has no tokens, so it answers to localhost and 127.0.0.1 only: use these names, or "
-                        "start it with --token-file",
-                    )
-            elif not self.access.is_granted(headers.get("authorization")):
+            if self.tokens and not is_granted(request.headers.get("authorization"), self.tokens):
                 raise Refusal(401, "a token of this server is missing or wrong: send Authorization: Bearer TOKEN")
+            if not self.tokens and not is_local(request.headers.get("host")):
+                raise Refusal(403, "only localhost and 127.0.0.1 are served without tokens: use them, or --token-file")
             return await call(request)
 
         return guarded
@@ -198,10 +164,10 @@ class Service:
             # A browser sends other types for any page, without asking the server first.
             raise Refusal(415, f"the body must be JSON: send the header Content-Type: {JSON}")
         too_large = Refusal(
-            413, f"the body has more than {self.max_body:,} bytes: send fewer rows at a time, or raise --max-body"
+            413, f"the body has more than {self.max_body:,} bytes: send fewer rows, or raise --max-body"
         )
-        length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length) > self.max_body:
+        declared = request.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > self.max_body:
             raise too_large
         parts, size = [], 0
         async for part in request.stream():
@@ -230,6 +196,29 @@ class Service:
     async def show_metrics(self, _: Request) -> Response:
         """Return what Prometheus reads."""
         return Response(await self.metrics.write(), media_type=CONTENT_TYPE_LATEST)
+
+
+def create_app(models: Sequence[HostedModel], *, tokens: Sequence[str] = (), max_body: int = MAX_BODY) -> Service:
+    """Return the service for these models, an ASGI application; it closes them when it shuts down.
+
+    :param tokens: one of them must be in the header ``Authorization: Bearer ...``; without any, requests must be for
+        a name of this machine.
+    :param max_body: bytes that a request may have.
+
+    >>> from gappletron.service.app import create_app
+    >>> create_app([])
+    Traceback (most recent call last):
+        ...
+    gappletron.UserError: there is no model to serve: give at least one
+    """
+    if not models:
+        raise UserError("there is no model to serve: give at least one")
+    names = [hosted.name for hosted in models]
+    if len(set(names)) < len(names):
+        raise UserError(f"two models have the same name among {', '.join(names)}: give each its own, as in NAME=FOLDER")
+    for hosted in models:
+        hosted.warm_up()
+    return Service(models, tokens, max_body)
 
 
 # ------------------------------------------------------------------------------------------------- requests and answers

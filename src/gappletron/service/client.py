@@ -19,10 +19,10 @@ from gappletron.service.endpoints import ANY_MODEL, BY_HANDLER, FIRST_MODEL, OF_
 if TYPE_CHECKING:  # it loads NumPy and Numba, which the client does not need
     from gappletron.online.receipts import Unseen
 
+# What may be different in a moment: too many receipts wait, or a server or the proxy before it is not there.
 TRY_AGAIN = (429, 502, 503, 504)
-"""What may be different in a moment: too many receipts wait, or a server or the proxy before it is not there."""
+# Seconds between two attempts, whatever the server asks for.
 LONGEST_PAUSE = 30.0
-"""Seconds between two attempts, whatever the server asks for."""
 
 
 class Decision(NamedTuple):
@@ -99,39 +99,39 @@ class Client:
         """Return a decision for x: a record or a text, or, for models without an encoder, ``(indices, values)`` or a
         list.
         """
-        return _read_decision(self._call("act", {"x": _row(x)}))
+        return _read_decision(self._call("act", {"x": _encode_row(x)}))
 
     def act_many(self, rows: Iterable[Any]) -> list[Decision]:
         """Return decisions for many rows, made together."""
-        answer = self._call("act_many", {"rows": [_row(x) for x in rows]})
+        answer = self._call("act_many", {"rows": [_encode_row(x) for x in rows]})
         return [_read_decision(each) for each in answer["decisions"]]
 
     def learn(self, decision: Decision | str, label: Label | Unseen) -> None:
         """Give the label of a decision, or UNSEEN where the round is over and the label stayed hidden."""
-        self._call("learn", _feedback(decision, label))
+        self._call("learn", _encode_feedback(decision, label))
 
     def learn_many(self, feedback: Iterable[tuple[Decision | str, Label | Unseen]]) -> None:
         """Give feedback for many decisions, as pairs of decision and label: all of it is learned, or none."""
-        self._call("learn_many", {"feedback": [_feedback(decision, label) for decision, label in feedback]})
+        self._call("learn_many", {"feedback": [_encode_feedback(decision, label) for decision, label in feedback]})
 
     def forget(self, decision: Decision | str) -> None:
         """Say that no feedback will come for a decision: nothing is learned from it, and it waits no more."""
-        self._call("forget", {"id": _id(decision)})
+        self._call("forget", {"id": _find_id(decision)})
 
     def forget_many(self, decisions: Iterable[Decision | str]) -> None:
         """Say so for many decisions: all are forgotten, or none."""
-        self._call("forget_many", {"ids": [_id(decision) for decision in decisions]})
+        self._call("forget_many", {"ids": [_find_id(decision) for decision in decisions]})
 
     # ------------------------------------------------------------------------------------------------------- looking on
 
     def predict(self, x: Any) -> Prediction:
         """Return the class of x that the model believes in; nothing is drawn and nothing changes."""
-        answer = self._call("predict", {"x": _row(x)})
+        answer = self._call("predict", {"x": _encode_row(x)})
         return _read_prediction(answer, answer["classes"])
 
     def predict_many(self, rows: Iterable[Any]) -> list[Prediction]:
         """Return predictions for many rows."""
-        answer = self._call("predict_many", {"rows": [_row(x) for x in rows]})
+        answer = self._call("predict_many", {"rows": [_encode_row(x) for x in rows]})
         return [_read_prediction(each, answer["classes"]) for each in answer["predictions"]]
 
     def model(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Client:
             raise ServiceError(f"the service at {self.url} cannot be reached: {reason}") from None
         if answer.status == 200:
             return json.loads(answer.data)
-        raise _error(answer.status, answer.data)
+        raise _make_error(answer.status, answer.data)
 
 
 def _plan_retries(retries: int) -> Any:
@@ -201,10 +201,10 @@ def _plan_retries(retries: int) -> Any:
     )
 
 
-def _row(x: Any) -> Any:
+def _encode_row(x: Any) -> Any:
     """Return x as it is sent: a pair of indices and values by name, arrays as lists."""
     if isinstance(x, tuple) and len(x) == 2:
-        return {"indices": _row(x[0]), "values": _row(x[1])}
+        return {"indices": _encode_row(x[0]), "values": _encode_row(x[1])}
     return x.tolist() if hasattr(x, "tolist") else x
 
 
@@ -216,17 +216,17 @@ def _read_prediction(answer: dict[str, Any], classes: list[Label]) -> Prediction
     return Prediction(answer["class"], dict(zip(classes, answer["probabilities"], strict=True)))
 
 
-def _id(decision: Decision | str) -> str:
+def _find_id(decision: Decision | str) -> str:
     return decision.id if isinstance(decision, Decision) else decision
 
 
-def _feedback(decision: Decision | str, label: Any) -> dict[str, Any]:
-    name = _id(decision)
+def _encode_feedback(decision: Decision | str, label: Any) -> dict[str, Any]:
+    name = _find_id(decision)
     # UNSEEN is known by its name: importing it would load NumPy and Numba, which the client does not need.
     return {"id": name, "unseen": True} if getattr(label, "name", None) == "UNSEEN" else {"id": name, "label": label}
 
 
-def _error(status: int, body: bytes) -> UserError | ServiceError:
+def _make_error(status: int, body: bytes) -> UserError | ServiceError:
     """Return the sentence of the server as an exception."""
     try:
         sentence = str(json.loads(body)["error"])

@@ -4,22 +4,19 @@ An encoder takes any column: those that were declared as what they were declared
 that is misspelled is no error, and nobody hears of it. Here such columns are counted, and refused where that is wanted.
 """
 
-from __future__ import annotations
-
-import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gappletron import Encoder
 from gappletron.base.errors import UserError
-from gappletron.base.text import listing, shorten
+from gappletron.base.text import listing, shorten, unknown
 from gappletron.data.records.columns import CATEGORICAL, DROP, MOST_DEPTH, NUMERIC, TEXT
 
+# So many names of columns are counted, so that records of any columns cannot fill the memory.
 MOST_NAMES = 50
-"""So many names of columns are counted, so that records of any columns cannot fill the memory."""
+# A vector of so many numbers is written as a list.
 MOST_DENSE = 8
-"""A vector of so many numbers is written as a list."""
 MISSING, UNDECLARED = "missing", "undeclared"
 
 
@@ -38,18 +35,17 @@ class Columns:
     >>> Columns(Encoder(text="message"), is_strict=True).check([{"mesage": "hello"}])
     Traceback (most recent call last):
         ...
-    gappletron.UserError: x has the column 'mesage', which the model was not told of, did you mean \
-'message'? Send the declared columns ('message') and no others
+    gappletron.UserError: x: there is no column 'mesage', did you mean 'message'? Choose one of 'message'
     """
 
     def __init__(self, encoder: Encoder | None, *, is_strict: bool = False, name: str = "") -> None:
         self.kinds: Mapping[str, str] = {} if encoder is None else encoder.kinds
         self.needed = frozenset(name for name, kind in self.kinds.items() if kind != DROP)
         self.is_strict = is_strict and encoder is not None
+        # How many records lacked a declared column, and how many had one that was not declared.
         self.records: Counter[str] = Counter({MISSING: 0, UNDECLARED: 0})
-        """How many records lacked a declared column, and how many had one that was not declared."""
+        # Which columns these were, and how often; of the first ones only.
         self.names: dict[str, Counter[str]] = {MISSING: Counter(), UNDECLARED: Counter()}
-        """Which columns these were, and how often; of the first ones only."""
         if is_strict and encoder is not None and not self.needed:
             raise nothing_declared(name)
 
@@ -58,10 +54,10 @@ class Columns:
         if not self.is_strict:
             return
         for place, row in enumerate(rows):
-            missing, undeclared = self._differences(row)
+            missing, undeclared = self._compare(row)
             if missing or undeclared:
                 where = "x" if len(rows) == 1 else f"rows[{place}]"
-                raise UserError(self._refusal(where, row, missing, undeclared))
+                raise self._make_error(row, missing, undeclared).at(where)
 
     def count(self, rows: Sequence[Any]) -> None:
         """Count the rows with other columns than those declared."""
@@ -69,12 +65,12 @@ class Columns:
         for row in rows if needed else ():
             if type(row) is dict and row.keys() == needed:  # nearly always, and much quicker
                 continue
-            for kind, names in zip((MISSING, UNDECLARED), self._differences(row), strict=True):
+            for kind, names in zip((MISSING, UNDECLARED), self._compare(row), strict=True):
                 if names:
                     self._count(kind, names)
 
     def to_dict(self) -> dict[str, Any]:
-        """The counts, ready for JSON.
+        """Return the counts, ready for JSON.
 
         >>> Columns(None).to_dict()["missing"]
         {'records': 0, 'columns': {}}
@@ -82,20 +78,20 @@ class Columns:
         counts = {kind: {"records": self.records[kind], "columns": dict(self.names[kind])} for kind in self.records}
         return {"strict": self.is_strict, **counts}
 
-    def example(self) -> dict[str, Any]:
-        """A record with the declared columns, or, where none are declared, with some; its values are made up.
+    def make_example(self) -> dict[str, Any]:
+        """Return a made-up record with the declared columns, or with others where none are declared.
 
         >>> from gappletron import Encoder
-        >>> Columns(Encoder(text="message", numeric="links")).example()
+        >>> Columns(Encoder(text="message", numeric="links")).make_example()
         {'message': 'some words', 'links': 1.5}
         """
         kinds = self.kinds if self.needed else {"message": TEXT, "length": NUMERIC}
         return {name: EXAMPLES[kind] for name, kind in kinds.items() if kind != DROP}
 
-    def _differences(self, row: Any) -> tuple[list[str], list[str]]:
-        """The columns that a row lacks, and those that it should not have."""
+    def _compare(self, row: Any) -> tuple[list[str], list[str]]:
+        """Return the columns that a row lacks, and those that it should not have."""
         kinds = self.kinds
-        given = list(_names(row, kinds))
+        given = list(_list_names(row, kinds))
         return sorted(self.needed.difference(given)), [name for name in given if name not in kinds]
 
     def _count(self, kind: str, found: list[str]) -> None:
@@ -106,25 +102,17 @@ class Columns:
             if short in counted or len(counted) < MOST_NAMES:
                 counted[short] += 1
 
-    def _refusal(self, where: str, row: Any, missing: list[str], undeclared: list[str]) -> str:
-        declared = listing(sorted(self.needed))
+    def _make_error(self, row: Any, missing: list[str], undeclared: list[str]) -> UserError:
+        declared = sorted(self.needed)
         if isinstance(row, str):
-            return (
-                f"{where} is a text without a column, and the model was told of {declared}: send an object with "
-                "these columns"
-            )
+            return UserError(f"it is a text without a column: send an object with the columns {listing(declared)}")
         if undeclared:
-            near = difflib.get_close_matches(undeclared[0][:100], missing, n=1)
-            meant = f", did you mean {near[0]!r}? Send" if near else ": send"
-            return (
-                f"{where} has the column {shorten(undeclared[0], 80)!r}, which the model was not told of{meant} the "
-                f"declared columns ({declared}) and no others"
-            )
-        return f"{where} lacks the column {missing[0]!r}: send it, as null where there is no value"
+            return unknown(undeclared[0], "column", declared)
+        return UserError(f"it lacks the column {missing[0]!r}: send it, as null where there is no value")
 
 
 def nothing_declared(name: str) -> UserError:
-    """The error where columns are to be checked and the model of this name has none."""
+    """Return the error where columns are to be checked and the model of this name has none."""
     return UserError(
         f"the model {name!r} declares no columns, so there is nothing to be strict about: omit --strict, or make a "
         "model with --text, --numeric and --categorical"
@@ -134,10 +122,10 @@ def nothing_declared(name: str) -> UserError:
 EXAMPLES: dict[str, Any] = {TEXT: "some words", NUMERIC: 1.5, CATEGORICAL: "some category"}
 
 
-def example_vector(features: int) -> list[float] | dict[str, list[float]]:
-    """A vector for a model without an encoder: all numbers where they are few, else a sparse one.
+def make_example_vector(features: int) -> list[float] | dict[str, list[float]]:
+    """Return a vector for a model without an encoder: all numbers where they are few, else a sparse one.
 
-    >>> example_vector(3), example_vector(1024)
+    >>> make_example_vector(3), make_example_vector(1024)
     ([1.0, 0.5, 0.0], {'indices': [0, 2], 'values': [1.0, 0.5]})
     """
     if features <= MOST_DENSE:
@@ -145,9 +133,11 @@ def example_vector(features: int) -> list[float] | dict[str, list[float]]:
     return {"indices": [0, 2], "values": [1.0, 0.5]}
 
 
-def _names(row: Any, kinds: Mapping[str, str], prefix: str = "", depth: int = 0) -> Iterator[str]:
-    """The columns of a record as the encoder names them: those of an object within it, or of a list of numbers, begin
-    with its name and a point. Where the whole was declared, it counts as one.
+def _list_names(row: Any, kinds: Mapping[str, str], prefix: str = "", depth: int = 0) -> Iterator[str]:
+    """Yield the columns of a record as the encoder names them.
+
+    Those of an object within it, or of a list of numbers, begin with its name and a point. What was declared as a whole
+    counts as one.
     """
     if isinstance(row, str):  # a text without a column lacks all of them
         return
@@ -156,7 +146,7 @@ def _names(row: Any, kinds: Mapping[str, str], prefix: str = "", depth: int = 0)
         if name in kinds or not isinstance(value, dict | list) or not value or depth == MOST_DEPTH:
             yield name
         elif isinstance(value, dict):
-            yield from _names(value, kinds, f"{name}.", depth + 1)
+            yield from _list_names(value, kinds, f"{name}.", depth + 1)
         else:
             places = [f"{name}.{place}" for place, item in enumerate(value) if not isinstance(item, str)]
             yield from [place for place in places if place in kinds] or [name]

@@ -1,7 +1,5 @@
 """Many requests, one fsync: requests that end while the disk is busy share its next write."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable
@@ -27,43 +25,36 @@ class Commits:
     def __init__(self, commit: Callable[[], object]) -> None:
         self._commit = commit
         self._thread = ThreadPoolExecutor(1, "commit")
-        self._waiters: list[asyncio.Future[None]] = []
-        self._task: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+        # The sentence of the last commit, if it failed.
         self.failure: str | None = None
-        """The sentence of the last commit, if it failed."""
+        # Commits so far, and the time that they took together.
         self.count, self.seconds = 0, 0.0
-        """Commits so far, and the time that they took together."""
 
     def durable(self) -> asyncio.Future[None]:
         """Return what ends when everything that was done before this call is durable, or with what `commit` raises.
 
         The next commit begins when the loop comes round.
         """
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        if self._task is None:
-            self._task = asyncio.create_task(self._serve())
-        return waiter
+        if self._next is None or self._next.done():  # done: cancelled before it began
+            self._next = asyncio.create_task(self._run(self._running))
+        return asyncio.shield(self._next)  # a request that is cancelled leaves it to the others
 
-    async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._waiters:
-            waiters, self._waiters = self._waiters, []
-            begin = time.perf_counter()
-            commit = loop.run_in_executor(self._thread, self._commit)
-            await asyncio.wait([commit])
-            error = commit.exception()
-            self.failure = None if error is None else str(error)
-            for waiter in waiters:
-                if waiter.done():
-                    continue
-                if error is None:
-                    waiter.set_result(None)
-                else:
-                    waiter.set_exception(error)
+    async def _run(self, before: asyncio.Task[None] | None) -> None:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        self._running, self._next = self._next, None
+        begin = time.perf_counter()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._commit)
+            self.failure = None
+        except Exception as error:
+            self.failure = str(error)
+            raise
+        finally:
             self.count += 1
             self.seconds += time.perf_counter() - begin
-        self._task = None
 
     def close(self) -> None:
         """End the thread."""

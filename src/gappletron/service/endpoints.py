@@ -9,12 +9,10 @@ of them. Batches have paths of their own (``/v1/act/batch``), so that every path
 answer: a type in the OpenAPI description, and in clients made from it, is then never "either of two".
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
+# What the paths of endpoints of a model begin with.
 FIRST_MODEL, ANY_MODEL = "/v1", "/v1/models/{name}"
-"""What the paths of endpoints of a model begin with."""
 
 
 @dataclass(frozen=True)

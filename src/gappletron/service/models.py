@@ -4,8 +4,6 @@ A request is one step of the loop under the model's lock; then it waits, without
 one thread works on a model, and as many requests as there are share a write to the disk.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -30,17 +28,17 @@ from gappletron.base.version import __version__
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.service import schemas
-from gappletron.service.columns import Columns, example_vector
+from gappletron.service.columns import Columns, make_example_vector
 from gappletron.service.commits import Commits
 
+# Seconds of which the number of decisions is kept.
 ACTIVITY = 120
-"""Seconds of which the number of decisions is kept."""
+# Seconds for which estimates are kept: as many readers as there are cost one computation.
 ESTIMATES_AGE = 1.0
-"""Seconds for which estimates are kept: as many readers as there are cost one computation."""
+# Seconds between two looks after the models.
 EVERY = 5.0
-"""Seconds between two looks after the models."""
+# Seconds between two lines of the log about the same shadow.
 COMPLAINTS = 60.0
-"""Seconds between two lines of the log about the same shadow."""
 
 log = logging.getLogger("gappletron.service")
 encode_json = msgspec.json.Encoder().encode
@@ -74,7 +72,7 @@ class HostedModel:
         name: str,
         model: Online,
         *,
-        shadows: Iterable[HostedModel] = (),
+        shadows: Iterable["HostedModel"] = (),
         max_waiting: int | None = None,
         alpha: float = 0.05,
         strict: bool = False,
@@ -86,8 +84,9 @@ class HostedModel:
         self.commits = Commits(model.commit)
         self._steps = asyncio.Lock()
         self.activity = Activity()
+        # Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not
+        # follow.
         self.decisions = self.feedback = self.missed = 0
-        """Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not follow."""
         self._estimates: tuple[float, dict[str, Any], list[dict[str, Any]]] | None = None
         self._estimating = asyncio.Lock()
         self._complained = -math.inf
@@ -271,7 +270,6 @@ class HostedModel:
     async def describe(self) -> schemas.ModelInfo:
         """Say what the model is, and how well it does."""
         model, graph = self.model, self.model.graph
-        pending, pending_bytes, pending_age = model.pending_limits
         report, _ = await self.read_monitor()
         reveals = [graph.reveals(action) for action in graph.actions]
         return schemas.ModelInfo(
@@ -282,15 +280,13 @@ class HostedModel:
             features=model.features,
             encoder=None if model.encoder is None else model.encoder.to_dict(),
             columns=self.columns.to_dict() if self.columns.needed else None,
-            example=self.columns.example() if self.takes_records else example_vector(model.features),
+            example=self.columns.make_example() if self.takes_records else make_example_vector(model.features),
             rounds=model.rounds,
             waiting=model.waiting,
             limits=schemas.LimitsInfo(
                 **model.limits.to_dict(),
+                **model.pending_limits._asdict(),
                 spent=model.spent,
-                pending=pending,
-                pending_bytes=pending_bytes,
-                pending_age=pending_age,
                 max_waiting=self.max_waiting,
             ),
             problem=self.problem,
@@ -342,7 +338,7 @@ class HostedModel:
             if self.commits.failure is not None:
                 # Where a proxy sends nothing to a server that is not well, no request would try it again.
                 await self.commits.durable()
-            if self.model.pending_limits[2] is not None and self.model.waiting and self.is_storing:
+            if self.model.pending_limits.pending_age is not None and self.model.waiting and self.is_storing:
                 with self.model.hold():  # every call lets them expire, and logs it
                     pass
                 await self.commits.durable()
@@ -423,8 +419,9 @@ def _as_arrays(x: schemas.Vector) -> Any:
 
 
 def _join_sparse(rows: Sequence[Any]) -> csr_array | None:
-    """Return sparse rows as a matrix, which is quicker than many arrays; None where one is dense, or wrong: the library
-    says what is wrong with a single row.
+    """Return sparse rows as a matrix, which large batches are played from in half of the time.
+
+    None where one is dense, or wrong: the library says what is wrong with a single row.
     """
     if not all(type(row) is schemas.Sparse and len(row.indices) == len(row.values) for row in rows):
         return None

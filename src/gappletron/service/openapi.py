@@ -1,7 +1,5 @@
 """The OpenAPI 3.1 description of the service, made from the table of endpoints and the classes of their bodies."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,8 @@ from gappletron.base.version import __version__
 from gappletron.service import schemas
 from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_MODELS, OF_SERVER, Endpoint
 
+# What is said of the endpoints, of errors and of parameters, and an example of each class of bodies.
 TEXTS = json.loads(Path(__file__).with_name("description.json").read_text(encoding="utf-8"))
-"""What is said of the endpoints, of errors and of parameters, and an example of each class of bodies."""
 TEXTS["examples"]["Models"] = {"models": [TEXTS["examples"]["ModelInfo"]]}
 KEY, NAME = TEXTS["parameters"]["key"], TEXTS["parameters"]["name"]
 KEY["schema"]["maxLength"] = schemas.LONGEST_KEY

@@ -4,8 +4,6 @@ Both are one file each, with everything in it, and load nothing from elsewhere. 
 service for it, with the token that its reader gives.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -5,20 +5,18 @@ from the same classes. Whether `x` is a record or a vector depends on the model,
 request that carries one.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gappletron.base.checks import Label
 
+# Rows in one request. A batch is one step of the event loop, and other requests wait for it.
 MOST_ROWS = 10_000
-"""Rows in one request. A batch is one step of the event loop, and other requests wait for it."""
+# Characters of an idempotency key.
 LONGEST_KEY = 200
-"""Characters of an idempotency key."""
+# Seconds after which a request may be tried again, by the status of its answer.
 RETRY_AFTER = {429: "1", 503: "5"}
-"""Seconds after which a request may be tried again, by the status of its answer."""
 
 
 class Request(Struct, forbid_unknown_fields=True, frozen=True):
@@ -32,10 +30,10 @@ class Sparse(Request, frozen=True):
     values: list[float]
 
 
+# The columns of a record by name, or a text.
 Record = dict[str, Any] | str
-"""The columns of a record by name, or a text."""
+# A sparse vector, or all numbers of a dense one.
 Vector = Sparse | list[float]
-"""A sparse vector, or all numbers of a dense one."""
 
 Rows = Meta(min_length=1, max_length=MOST_ROWS)
 

@@ -1,30 +1,33 @@
 """The server process: a socket, uvicorn, signals, and the way to a graceful stop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import uvicorn
 import uvloop
 from prometheus_client import disable_created_metrics
+from starlette.types import ASGIApp
 
 from gappletron.base.errors import UserError
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
-
+# Seconds that requests may still take after the signal to stop.
 PATIENCE = 30
-"""Seconds that requests may still take after the signal to stop."""
 
 
 class _Server(uvicorn.Server):
-    """Stops when it is told to, and leaves signals to :func:`serve`: uvicorn raises them again after the stop."""
+    """Calls a function when requests can come, and leaves signals to :func:`serve`: uvicorn raises them again."""
+
+    ready: Callable[[], Any]
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self.ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -68,26 +71,16 @@ def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], Any]) -> N
         timeout_graceful_shutdown=PATIENCE,
     )
     server = _Server(config)
+    server.ready = ready
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            server.should_exit = True
-
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
-        serving = asyncio.create_task(server.serve([listening]))
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.01)
-        if server.started:
-            ready()
-        await serving
+            asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
+        await server.serve([listening])
 
     disable_created_metrics()  # type: ignore[no-untyped-call]
     # Nearly nothing that requests leave behind is in a cycle, and a million waiting receipts take long to look through.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
+    uvloop.run(main())

@@ -1,12 +1,15 @@
-"""The types of columns: what their values become, one value at a time (:class:`Cells`) or a whole column of Arrow.
+"""What the values of columns become, by the kinds of the columns: one value at a time (:class:`Cells`), or a whole
+column of Arrow (:func:`encode_column`).
 
-To add a type, write a subclass of :class:`ColumnType` and put it into :data:`COLUMN_TYPES`.
+A text becomes its words, and up to `ngrams` words in a row. A number is one feature with this value; in a numeric
+column, a text that is a number is read as such, and any other text is a category. A category is one feature for each
+distinct value. In a column that is not declared, numbers are numbers; of a text, the whole is a category and its words
+are features; dates are texts.
 """
-
-from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 import math
 import numbers
 from collections.abc import Iterable, Mapping
@@ -17,7 +20,6 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.base.text import shorten
-from gappletron.data.records.arrow import is_number, is_text, text_buffers, to_doubles, to_objects, to_plain, to_strings
 from gappletron.data.records.hashing import (
     Entries,
     Hasher,
@@ -32,118 +34,16 @@ from gappletron.data.records.values import decode, is_missing, to_number, to_tex
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.types import Floats
 
+# What a column may be declared as.
 TEXT, NUMERIC, CATEGORICAL, DROP = KINDS = ("text", "numeric", "categorical", "drop")
-"""What a column may be declared as."""
 
+# Mappings and lists within a record may be nested this deep.
 MOST_DEPTH = 8
-"""Mappings and lists within a record may be nested this deep."""
 
 DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)  # a datetime is a date
 
+# The seed of a text without columns: the hash of an empty name.
 NO_COLUMN = 0
-"""The seed of a text without columns: the hash of an empty name."""
-
-
-class ColumnType:
-    """What the values of a column become: features of their own, and texts, whose words are features."""
-
-    kind: str | None
-    """What such a column is declared as; None: it is not declared."""
-
-    def add_value(self, cells: Cells, name: str, value: Any) -> None:
-        """Add one value that is neither missing nor a list or a mapping."""
-
-    def encode_numbers(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        """Return the features of an Arrow column of numbers."""
-        return [_encode_values({name: self.kind}, hasher, name, to_objects(column, name))]
-
-    def encode_texts(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        """Return the features of an Arrow column of texts."""
-        return []
-
-
-class Text(ColumnType):
-    """The words of a text, and up to `ngrams` words in a row."""
-
-    kind = TEXT
-
-    def add_value(self, cells: Cells, name: str, value: Any) -> None:
-        cells.add_text(name, to_text(value))
-
-    def encode_texts(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        texts = to_strings(column)
-        is_missing = np.array([not text for text in texts], np.bool_)
-        return [hasher.hash_column(texts, column_seed(name)), _mark_missing(hasher, name, is_missing)]
-
-
-class Numeric(ColumnType):
-    """One feature whose value is the number. Texts that are numbers are read as such; others count as categories."""
-
-    kind = NUMERIC
-
-    def add_value(self, cells: Cells, name: str, value: Any) -> None:
-        cells.add_number(name, value)
-
-    def encode_numbers(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        return _encode_doubles(hasher, name, to_doubles(column))
-
-    def encode_texts(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        missing = pc.equal(pc.binary_length(column), 0)
-        try:
-            found = pc.if_else(missing, pa.scalar(None, column.type), column).cast(pa.float64())
-        except pa.ArrowInvalid:  # there are words among the numbers, or spaces around them
-            texts = to_strings(column)
-            read = {text: to_number(text) for text in set(texts)}
-            if None in read.values():
-                return [_encode_values({name: self.kind}, hasher, name, texts)]
-            return _encode_doubles(hasher, name, np.array([read[text] for text in texts], np.float64))
-        return _encode_doubles(hasher, name, np.asarray(found.to_numpy(zero_copy_only=False), np.float64))
-
-
-class Categorical(ColumnType):
-    """One feature for each distinct value."""
-
-    kind = CATEGORICAL
-
-    def add_value(self, cells: Cells, name: str, value: Any) -> None:
-        cells.add_category(name, to_text(value))
-
-    def encode_texts(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        return [hash_categories(*text_buffers(column), column_seed(name), hasher.features)]
-
-
-class Undeclared(Numeric):
-    """By the values: numbers are numbers; of a text, the whole is a category and its words are features."""
-
-    kind = None  # type: ignore[assignment]
-
-    def add_value(self, cells: Cells, name: str, value: Any) -> None:
-        if isinstance(value, numbers.Real | np.bool_ | decimal.Decimal):
-            cells.add_number(name, value)
-            return
-        text = to_text(value)
-        if not isinstance(value, DATES):
-            cells.add_category(name, text)
-        cells.add_text(name, text)
-
-    def encode_texts(self, hasher: Hasher, name: str, column: Any) -> list[Entries]:
-        words = hasher.hash_column(to_strings(column), column_seed(name))
-        return [words, hash_categories(*text_buffers(column), column_seed(name), hasher.features)]
-
-
-class Dropped(ColumnType):
-    """Nothing."""
-
-    kind = DROP
-
-
-COLUMN_TYPES: dict[str | None, ColumnType] = {
-    one.kind: one for one in (Text(), Numeric(), Categorical(), Dropped(), Undeclared())
-}
-"""The types of columns by what they are declared as."""
 
 
 # -------------------------------------------------------------------------------------------------- one value at a time
@@ -152,7 +52,7 @@ COLUMN_TYPES: dict[str | None, ColumnType] = {
 class Cells:
     """Records, value by value: their features that are not words, and their texts, whose words are features."""
 
-    def __init__(self, kinds: Mapping[str, str | None], features: int) -> None:
+    def __init__(self, kinds: Mapping[str, str], features: int) -> None:
         self._kinds, self._features = kinds, features
         self.indices: list[int] = []
         self.values: list[float] = []
@@ -171,7 +71,7 @@ class Cells:
         self.end_row()
 
     def end_row(self) -> None:
-        """Let what is added from now on belong to the next row."""
+        """End the row: what is added from now on belongs to the next one."""
         self._ends += (len(self.indices), len(self.texts))
 
     def add(self, name: str, value: Any, depth: int = 0) -> None:
@@ -183,7 +83,7 @@ class Cells:
         if (simple is float or simple is int) and (kind is None or kind == NUMERIC):
             self.add_number(name, value)  # the usual case first: asking for abstract classes takes longer than hashing
         elif simple is str and value:
-            COLUMN_TYPES[kind].add_value(self, name, value)
+            self._add_value(kind, name, value)
         elif isinstance(value, Mapping):
             _check_depth(name, depth)
             for inner, part in value.items():
@@ -193,10 +93,21 @@ class Cells:
         elif is_missing(value):
             self.add_category(name, "")
         else:
-            COLUMN_TYPES[kind].add_value(self, name, value)
+            self._add_value(kind, name, value)
+
+    def _add_value(self, kind: str | None, name: str, value: Any) -> None:
+        """Add a value that is neither missing nor a list or a mapping."""
+        if kind == NUMERIC or (kind is None and isinstance(value, numbers.Real | np.bool_ | decimal.Decimal)):
+            self.add_number(name, value)
+            return
+        text = to_text(value)
+        if kind == CATEGORICAL or (kind is None and not isinstance(value, DATES)):
+            self.add_category(name, text)
+        if kind != CATEGORICAL:
+            self.add_text(name, text)
 
     def _add_list(self, name: str, value: Any, depth: int) -> None:
-        """Each text of a list is a value of the column; numbers are columns of their own, by position."""
+        """Add a list: each text of it is a value of the column; numbers are columns of their own, by position."""
         _check_depth(name, depth)
         items = value.tolist() if isinstance(value, np.ndarray) else value
         if not isinstance(items, Iterable):
@@ -252,10 +163,9 @@ def _fields(record: Any) -> Iterable[tuple[str, Any]]:
         hasattr(record, "items") and hasattr(record, "index") and not hasattr(record, "columns")
     ):
         return ((str(name), value) for name, value in record.items())
-    raise UserError(
-        f"a record is a dict, a row of a frame or a text, not a {type(record).__name__} "
-        f"({shorten(repr(record))}): name its columns, as in {{'age': 41, 'city': 'Bonn'}}"
-    )
+    given = f"a {type(record).__name__} ({shorten(repr(record))})"
+    cure = "name its columns, as in {'age': 41, 'city': 'Bonn'}"
+    raise UserError(f"a record is a dict, a row of a frame or a text, not {given}: {cure}")
 
 
 def _check_depth(name: str, depth: int) -> None:
@@ -264,44 +174,61 @@ def _check_depth(name: str, depth: int) -> None:
 
 
 def _too_large(name: str, value: float) -> UserError:
-    return UserError(
-        f"the column {name!r} has the value {value}: numbers must be finite and at most {LARGEST_VALUE:g} in size, "
-        "leave such a value out (None) or clip it"
-    )
+    limits = f"numbers must be finite and at most {LARGEST_VALUE:g} in size"
+    return UserError(f"the column {name!r} has the value {value}: {limits}, leave it out (None) or clip it")
 
 
 # ------------------------------------------------------------------------------------------------------- whole columns
 
 
-def encode_column(kinds: Mapping[str, str | None], hasher: Hasher, name: str, column: Any) -> list[Entries]:
+def encode_column(kinds: Mapping[str, str], hasher: Hasher, name: str, column: Any) -> list[Entries]:
     """Return the features of a column of an Arrow table."""
-    import pyarrow as pa
-
-    column_type = COLUMN_TYPES[kinds.get(name)]
-    if column_type.kind == DROP:
+    kind = kinds.get(name)
+    if kind == DROP:
         return []
     column = to_plain(column)
-    if pa.types.is_null(column.type):
-        return [_mark_missing(hasher, name, np.ones(len(column), np.bool_))]
-    if is_number(column.type):
-        return column_type.encode_numbers(hasher, name, column)
-    if is_text(column.type):
-        return column_type.encode_texts(hasher, name, column)
-    return [_encode_values(kinds, hasher, name, to_objects(column, name))]
+    if is_number(column.type) and kind in (None, NUMERIC):
+        return _encode_doubles(hasher, name, to_doubles(column))
+    if not is_text(column.type):
+        return [_encode_values(kinds, hasher, name, to_objects(column, name))]
+    if kind == NUMERIC:
+        return _encode_numerals(kinds, hasher, name, column)
+    data, offsets = get_text_buffers(column)
+    if kind == TEXT:
+        wholes = _mark_missing(hasher, name, np.diff(offsets) == 0)
+    else:
+        wholes = hash_categories(data, offsets, column_seed(name), hasher.features)
+    return [wholes] if kind == CATEGORICAL else [hasher.hash_column(to_strings(column), column_seed(name)), wholes]
+
+
+def _encode_numerals(kinds: Mapping[str, str], hasher: Hasher, name: str, column: Any) -> list[Entries]:
+    """Return the features of a numeric column that is written as texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = pc.equal(pc.binary_length(column), 0)
+    try:
+        found = pc.if_else(missing, pa.scalar(None, column.type), column).cast(pa.float64())
+    except pa.ArrowInvalid:  # there are words among the numbers, or spaces around them
+        texts = to_strings(column)
+        read = {text: to_number(text) for text in set(texts)}
+        if None in read.values():
+            return [_encode_values(kinds, hasher, name, texts)]
+        found = pa.array([read[text] for text in texts], pa.float64())
+    return _encode_doubles(hasher, name, to_doubles(found))
 
 
 def _encode_doubles(hasher: Hasher, name: str, numbers: Floats) -> list[Entries]:
     """Return the features of a column of numbers, NaN where they are missing."""
     missing = np.isnan(numbers)
-    with np.errstate(invalid="ignore"):
-        beyond = np.abs(numbers) > LARGEST_VALUE
+    beyond = np.abs(numbers) > LARGEST_VALUE
     if beyond.any():
         raise _too_large(name, float(numbers[np.argmax(beyond)]))
     present = ~missing & (numbers != 0.0)
     found = numbers[present]
     index = number_feature(name, hasher.features)
-    parts = [Entries(present.astype(np.int64), np.full(found.size, index, np.int32), found)]
-    return [*parts, _mark_missing(hasher, name, missing)] if missing.any() else parts
+    entries = Entries(present.astype(np.int64), np.full(found.size, index, np.int32), found)
+    return [entries, _mark_missing(hasher, name, missing)]
 
 
 def _mark_missing(hasher: Hasher, name: str, rows: NDArray[np.bool_]) -> Entries:
@@ -311,10 +238,131 @@ def _mark_missing(hasher: Hasher, name: str, rows: NDArray[np.bool_]) -> Entries
     return Entries(rows.astype(np.int64), np.full(count, index, np.int32), np.full(count, value))
 
 
-def _encode_values(kinds: Mapping[str, str | None], hasher: Hasher, name: str, values: list[Any]) -> Entries:
+def _encode_values(kinds: Mapping[str, str], hasher: Hasher, name: str, values: list[Any]) -> Entries:
     """Return the features of a column value by value: dates, lists, mappings, or numbers that are categories."""
     cells = Cells(kinds, hasher.features)
     for value in values:
         cells.add(name, value)
         cells.end_row()
     return hasher.hash_rows(*cells.pack(), merges=False)[0]
+
+
+# ----------------------------------------------------------------------------------------------------- tables of Arrow
+
+
+def to_table(records: Any) -> Any:
+    """Return a frame of pandas or polars, or a table of Arrow, as an Arrow table; None for anything else.
+
+    A frame that Arrow cannot hold, such as one with a column of mixed types, is None too: its rows are records.
+    """
+    module = type(records).__module__.partition(".")[0]
+    if module not in ("pandas", "polars", "pyarrow") or not hasattr(records, "columns"):
+        return None
+    import pyarrow as pa
+
+    if module == "polars":
+        records = records.collect() if hasattr(records, "collect") else records
+        return records.to_arrow()
+    if module == "pyarrow":
+        return records
+    names = [str(name) for name in records.columns]
+    if len(set(names)) < len(names):
+        raise UserError(f"the frame has two columns called {max(names, key=names.count)!r}: rename one of them")
+    if any(_has_objects(kind) for kind in records.dtypes):
+        return None
+    try:
+        return pa.Table.from_pandas(records.set_axis(names, axis=1), preserve_index=False)
+    except (pa.ArrowException, OverflowError):
+        return None
+
+
+def _has_objects(kind: Any) -> bool:
+    """Return whether a pandas column holds objects that Arrow would take apart: intervals, periods."""
+    inner = getattr(getattr(kind, "categories", None), "dtype", kind)
+    return str(inner).startswith(("interval", "period"))
+
+
+def to_plain(column: Any) -> Any:
+    """Return a column in one piece, without a dictionary, its bytes as texts."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return bytes_to_texts(column) if _is_binary(column.type) else column
+
+
+def is_number(of_type: Any) -> bool:
+    """Return whether this is a type of numbers or booleans."""
+    import pyarrow.types as t
+
+    return any(test(of_type) for test in (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal))
+
+
+def is_text(of_type: Any) -> bool:
+    """Return whether this is a type of texts, or of bytes that are taken for texts."""
+    import pyarrow.types as t
+
+    return any(test(of_type) for test in (t.is_string, t.is_large_string, t.is_string_view, _is_binary))
+
+
+def _is_binary(of_type: Any) -> bool:
+    import pyarrow.types as t
+
+    return bool(t.is_binary(of_type) or t.is_large_binary(of_type))
+
+
+def to_doubles(column: Any) -> NDArray[np.float64]:
+    """Return numbers and booleans as doubles, NaN where they are missing."""
+    import pyarrow as pa
+
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+
+
+def get_text_buffers(column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the bytes of a column of texts, and where each of them begins; missing ones are empty."""
+    import pyarrow as pa
+
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    width = np.int64 if pa.types.is_large_string(column.type) else np.int32
+    if column.null_count:
+        column = column.fill_null("")
+    _, ends, data = column.buffers()
+    offsets = np.frombuffer(ends, width)[column.offset : column.offset + len(column) + 1] if ends else np.zeros(1)
+    # Read-only, as the one type of array that loops are compiled for.
+    return np.frombuffer(memoryview(data or b"").toreadonly(), np.uint8), offsets.astype(np.int64)
+
+
+def bytes_to_texts(column: Any) -> Any:
+    """Return a column of bytes as one of texts: UTF-8, and Latin-1 for a value that is not valid UTF-8."""
+    import pyarrow as pa
+
+    try:
+        return column.cast(pa.large_string() if pa.types.is_large_binary(column.type) else pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if value is None else decode(value) for value in column.to_pylist()], pa.string())
+
+
+def to_strings(column: Any) -> list[str]:
+    """Return the values of a column of texts as Python's; missing ones are empty."""
+    data, offsets = get_text_buffers(column)
+    joined = data.tobytes()
+    return [decode(joined[start:stop]) for start, stop in itertools.pairwise(offsets.tolist())]
+
+
+def to_objects(column: Any, name: str) -> list[Any]:
+    """Return the values of any column as Python's, or raise a UserError that names the column."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
+        unit = pa.timestamp("us", column.type.tz) if pa.types.is_timestamp(column.type) else pa.duration("us")
+        column = column.cast(unit, safe=False)  # Python's dates have no nanoseconds
+    try:
+        return list(column.to_pylist())
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        what = f"the column {name!r} has a value that Python cannot hold ({error})"
+        raise UserError(f"{what}: drop the column, or write it as text") from None

@@ -5,10 +5,8 @@ learned. What does depend on them, the running scale of every column, is the pla
 :class:`~gappletron.data.normalization.Columns`, which is on by default where there is an encoder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +14,7 @@ from numpy.typing import NDArray
 from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing
-from gappletron.data.records.arrow import to_table
-from gappletron.data.records.columns import CATEGORICAL, DROP, KINDS, NO_COLUMN, NUMERIC, TEXT, Cells, encode_column
+from gappletron.data.records.columns import KINDS, NO_COLUMN, Cells, encode_column, to_table
 from gappletron.data.records.hashing import Hasher, merge_parts, to_indptr
 from gappletron.data.vectors import Vectors, check_sizes
 from gappletron.kernel.types import Floats, Vector
@@ -65,25 +62,23 @@ class Encoder:
         features: int = 2**18,
         ngrams: int = 1,
     ) -> None:
-        self.text, self.numeric = _check_names(text, TEXT), _check_names(numeric, NUMERIC)
-        self.categorical, self.drop = _check_names(categorical, CATEGORICAL), _check_names(drop, DROP)
+        self.text, self.numeric = _check_names(text, "text"), _check_names(numeric, "numeric")
+        self.categorical, self.drop = _check_names(categorical, "categorical"), _check_names(drop, "drop")
         self.features = whole(features, "features", least=1, most=MOST_FEATURES)
         self.ngrams = whole(ngrams, "ngrams", least=1, most=MOST_NGRAMS)
+        # What each declared column is.
         self.kinds: dict[str, str] = {}
-        """What each declared column is."""
         for kind in KINDS:
             for name in getattr(self, kind):
                 if name in self.kinds:
-                    raise UserError(
-                        f"the column {name!r} is declared as {self.kinds[name]} and as {kind}: name it once"
-                    )
+                    raise UserError(f"the column {name!r} is both {self.kinds[name]} and {kind}: name it once")
                 self.kinds[name] = kind
         self._hasher = Hasher(self.features, self.ngrams)
 
     # ------------------------------------------------------------------------------------------------------- as a value
 
     def to_dict(self) -> dict[str, Any]:
-        """The encoder as plain values, for JSON.
+        """Return the encoder as plain values, for JSON.
 
         >>> Encoder(text="message").to_dict()["text"]
         ['message']
@@ -91,16 +86,16 @@ class Encoder:
         return {kind: list(getattr(self, kind)) for kind in KINDS} | {"features": self.features, "ngrams": self.ngrams}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Encoder:
-        """The encoder that :meth:`to_dict` was called on.
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the encoder that :meth:`to_dict` was called on.
 
         >>> Encoder.from_dict(Encoder(text="message").to_dict())
         Encoder(text=['message'])
         """
         return cls(**data)
 
-    def declaring(self, kinds: Mapping[str, str]) -> Encoder:
-        """The same encoder with these kinds for columns that it does not declare itself.
+    def declaring(self, kinds: Mapping[str, str]) -> "Encoder":
+        """Return the same encoder with these kinds for columns that it does not declare itself.
 
         >>> Encoder(text="message").declaring({"message": "categorical", "age": "numeric"})
         Encoder(text=['message'], numeric=['age'])
@@ -126,11 +121,11 @@ class Encoder:
     # --------------------------------------------------------------------------------------------------------- encoding
 
     def encode(self, record: Any) -> tuple[NDArray[np.int32], Floats]:
-        """The features of one record: increasing indices, and their values."""
+        """Return the features of one record: increasing indices, and their values."""
         return self._encode_one(record)[:2]
 
     def encode_many(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
-        """The features of many records as a compressed sparse row matrix: indptr, indices, values.
+        """Return the features of many records as a compressed sparse row matrix: indptr, indices, values.
 
         :param records: a frame of pandas or polars, a pyarrow table, or a list (or other sequence) of records or of
             texts.
@@ -142,7 +137,7 @@ class Encoder:
         return self._encode_all(records)[:3]
 
     def matrix(self, records: Any) -> Any:
-        """The features of many records, given as to :meth:`encode_many`, as a SciPy sparse matrix.
+        """Return the features of many records, given as to :meth:`encode_many`, as a SciPy sparse matrix.
 
         >>> Encoder(features=100).matrix([{"age": 41}, {"age": 37, "city": "Bonn"}]).shape
         (2, 100)
@@ -153,13 +148,13 @@ class Encoder:
         return csr_array((values, indices, indptr), shape=(len(indptr) - 1, self.features))
 
     def vector(self, record: Any) -> Vector:
-        """The features of one record, ready to be played."""
+        """Return the features of one record, ready to be played."""
         found = Vector(*self._encode_one(record))
         check_sizes(*found)
         return found
 
     def vectors(self, records: Any) -> Vectors:
-        """The features of many records, given as to :meth:`encode_many`, ready to be played."""
+        """Return the features of many records, given as to :meth:`encode_many`, ready to be played."""
         found = Vectors(*self._encode_all(records))
         check_sizes(found.indices, found.values, found.squared.max(initial=0.0))
         return found
@@ -168,7 +163,11 @@ class Encoder:
         """Return indptr, indices, values, and ||x||^2 of each row."""
         table = to_table(records)
         if table is None:
-            return self._encode_records(_list_records(records))
+            cells = Cells(self.kinds, self.features)
+            for record in list_records(records):
+                cells.add_record(record)
+            (counts, indices, values), squared = self._hasher.hash_rows(*cells.pack())
+            return to_indptr(counts), indices, values, squared
         parts = []
         for name, column in zip(table.column_names, table.columns, strict=True):
             parts += encode_column(self.kinds, self._hasher, name, column)
@@ -182,15 +181,8 @@ class Encoder:
         cells.add_record(record)
         return self._hasher.hash_row(cells.indices, cells.values, cells.seeds, cells.texts)
 
-    def _encode_records(self, records: Iterable[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats, Floats]:
-        cells = Cells(self.kinds, self.features)
-        for record in records:
-            cells.add_record(record)
-        (counts, indices, values), squared = self._hasher.hash_rows(*cells.pack())
-        return to_indptr(counts), indices, values, squared
 
-
-def _list_records(records: Any) -> Iterable[Any]:
+def list_records(records: Any) -> list[Any]:
     """Return many records as a list."""
     if isinstance(records, str | bytes | Mapping):
         raise UserError("expected many records, not one: put it in a list")
@@ -203,7 +195,7 @@ def _list_records(records: Any) -> Iterable[Any]:
 
 
 def _check_names(given: Any, kind: str) -> tuple[str, ...]:
-    """Return the columns that were declared as of this kind."""
+    """Return the names of the columns that were declared to be of this kind."""
     names = [given] if isinstance(given, str) else given
     try:
         found = tuple(names)

@@ -11,8 +11,6 @@ reads a text in the same way under every version. Newer letters count as letters
 Latin-1.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import unicodedata
@@ -23,28 +21,29 @@ from numpy.typing import NDArray
 
 from gappletron.kernel.compiling import entry, specialise
 from gappletron.kernel.pieces import helper
+from gappletron.kernel.types import Floats
 
 Bytes = NDArray[np.uint8]
+# The characters of texts, one number each.
 Codes = NDArray[np.uint32]
-"""The characters of texts, one number each."""
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Indices = NDArray[np.int32]
+# The alphabet, and room for the tokens of a text and for where each of them ends.
 Room = tuple[Ints, Bytes, Ints]
-"""The alphabet, and room for the tokens of a text and for where each of them ends."""
+Features = tuple[Indices, Floats]
+# The longest n-gram, and the number of features.
 Hashing = tuple[int, int]
-"""The longest n-gram, and the number of features."""
 
 ONE_PLANE = 65_536
 LOW_32 = 0xFFFFFFFF
 SIGN_32 = 0x80000000
 SPACE = 0x20
+# Kana and ideographs: these scripts put no space between words.
 OWN_TOKENS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF))
-"""Kana and ideographs: these scripts put no space between words."""
+# Hashes of columns and categories that are kept, so that they need not be computed again.
 REMEMBERED = 65_536
-"""Hashes of columns and categories that are kept, so that they need not be computed again."""
+# The distances of Shell's sort, by Ciura.
 GAPS = (701, 301, 132, 57, 23, 10, 4, 1)
-"""The distances of Shell's sort, by Ciura."""
 
 
 class Entries(NamedTuple):
@@ -60,8 +59,8 @@ class Entries(NamedTuple):
 
 
 @functools.cache
-def alphabet() -> Ints:
-    """What each character below 65,536 is: 0 between words; in a word, its lower case; minus itself as a token."""
+def make_alphabet() -> Ints:
+    """Return for each character below 65,536: 0 between words; in a word, its lower case; as a token, minus itself."""
     frozen = unicodedata.ucd_3_2_0
     table = np.zeros(ONE_PLANE, np.int64)
     for code in range(ONE_PLANE):
@@ -79,19 +78,19 @@ def alphabet() -> Ints:
 
 @helper
 def murmur(data: Bytes, start: int, stop: int, seed: int) -> int:
-    """The 32-bit MurmurHash3 of data[start:stop], from 0 to 2^32 - 1."""
+    """Return the 32-bit MurmurHash3 of data[start:stop], from 0 to 2^32 - 1."""
     h = seed
     last = start + (stop - start) // 4 * 4
     for p in range(start, last, 4):
         k = int(data[p]) | int(data[p + 1]) << 8 | int(data[p + 2]) << 16 | int(data[p + 3]) << 24
-        h ^= mixed(k)
+        h ^= mix(k)
         h = (h << 13 | h >> 19) & LOW_32
         h = (h * 5 + 0xE6546B64) & LOW_32
     k = 0
     for p in range(stop - 1, last - 1, -1):
         k = k << 8 | int(data[p])
     if stop > last:
-        h ^= mixed(k)
+        h ^= mix(k)
     h ^= int(stop - start)
     h ^= h >> 16
     h = (h * 0x85EBCA6B) & LOW_32
@@ -101,8 +100,8 @@ def murmur(data: Bytes, start: int, stop: int, seed: int) -> int:
 
 
 @helper
-def mixed(k: int) -> int:
-    """Four bytes of the key, as MurmurHash3 stirs them."""
+def mix(k: int) -> int:
+    """Return four bytes of the key as MurmurHash3 mixes them."""
     k = (k * 0xCC9E2D51) & LOW_32
     k = (k << 15 | k >> 17) & LOW_32
     return (k * 0x1B873593) & LOW_32
@@ -116,13 +115,13 @@ def place(h: int, features: int) -> int:
 
 @helper
 def sign(h: int) -> float:
-    """Return the sign of its value."""
+    """Return the sign that a hash gives to the value of its feature."""
     return 1.0 if h < SIGN_32 else -1.0
 
 
 @helper
 def write_code(words: Bytes, at: int, code: int) -> int:
-    """Write a character as UTF-8; where the next one goes."""
+    """Write a character as UTF-8; return where the next one goes."""
     if code < 0x80:
         words[at] = code
         return at + 1
@@ -143,7 +142,7 @@ def write_code(words: Bytes, at: int, code: int) -> int:
 
 @helper
 def cut(data: Codes, start: int, stop: int, alphabet: Ints, words: Bytes, ends: Ints) -> int:
-    """Write the tokens of a text, each followed by a space, and where each ends; the number of tokens."""
+    """Write the tokens of a text, each followed by a space, and where each ends; return the number of tokens."""
     tokens, at, begin, last = 0, 0, 0, 0
     for p in range(start, stop + 1):
         code = int(data[p]) if p < stop else SPACE
@@ -162,19 +161,12 @@ def cut(data: Codes, start: int, stop: int, alphabet: Ints, words: Bytes, ends: 
 
 @helper
 def hash_text(
-    data: Codes,
-    start: int,
-    stop: int,
-    seed: int,
-    hashing: Hashing,
-    room: Room,
-    indices: Indices,
-    values: Floats,
-    filled: int,
+    data: Codes, start: int, stop: int, seed: int, hashing: Hashing, room: Room, out: Features, filled: int
 ) -> int:
     """Write the features of one text from `filled` on; return where the next ones go."""
     ngrams, features = hashing
     alphabet, words, ends = room
+    indices, values = out
     tokens = cut(data, start, stop, alphabet, words, ends)
     for n in range(1, ngrams + 1):
         for first in range(tokens - n + 1):
@@ -247,7 +239,7 @@ def _hash_rows(
         for _ in range(texts.counts[row]):
             begin, first, last = filled, texts.offsets[text], texts.offsets[text + 1]
             seed = int(texts.seeds[text])
-            filled = hash_text(texts.data, first, last, seed, hashing, room, out.indices, out.values, begin)
+            filled = hash_text(texts.data, first, last, seed, hashing, room, (out.indices, out.values), begin)
             if merges:
                 filled, _ = merge(out.indices, out.values, begin, filled, begin)
             text += 1
@@ -264,7 +256,7 @@ def _hash_row(
     start = 0
     for text in range(texts):
         begin, stop = filled, start + spans[texts + text]
-        filled = hash_text(data, start, stop, int(spans[text]), hashing, room, indices, values, begin)
+        filled = hash_text(data, start, stop, int(spans[text]), hashing, room, (indices, values), begin)
         filled, _ = merge(indices, values, begin, filled, begin)
         start = stop
     return merge(indices, values, 0, filled, 0)
@@ -332,14 +324,13 @@ def _make_room(longest: int) -> Room:
     """Return the alphabet, and room for the tokens of a text with so many characters: each has at most four bytes, and
     every token has a space behind it.
     """
-    return alphabet(), np.empty(5 * longest + 8, np.uint8), np.empty(longest + 1, np.int64)
+    return make_alphabet(), np.empty(5 * longest + 8, np.uint8), np.empty(longest + 1, np.int64)
 
 
 def _hash_categories(data: Bytes, offsets: Ints, seed: int, features: int, out: Entries) -> None:
     for row in range(out.counts.size):
         h = murmur(data, offsets[row], offsets[row + 1], seed)
         out.indices[row], out.values[row] = place(h, features), sign(h)
-        out.counts[row] = 1
 
 
 def hash_categories(data: Bytes, offsets: Ints, seed: int, features: int) -> Entries:
@@ -349,14 +340,10 @@ def hash_categories(data: Bytes, offsets: Ints, seed: int, features: int) -> Ent
     array([-1., -1.])
     """
     rows = len(offsets) - 1
-    out = Entries(np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows))
+    out = Entries(np.ones(rows, np.int64), np.empty(rows, np.int32), np.empty(rows))
     arguments = (data, offsets, seed, features, out)
     specialise(_hash_categories, *arguments)(*arguments)
     return out
-
-
-def _hash_bytes(data: Bytes, seed: int) -> int:
-    return murmur(data, 0, data.size, seed)
 
 
 def hash_string(text: str, seed: int = 0) -> int:
@@ -365,8 +352,9 @@ def hash_string(text: str, seed: int = 0) -> int:
     >>> hash_string("hello"), hash_string("")
     (613153351, 0)
     """
-    arguments = (np.frombuffer(to_bytes(text), np.uint8), seed)
-    return int(specialise(_hash_bytes, *arguments)(*arguments))
+    data = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
+    arguments = (data, 0, data.size, seed)
+    return int(specialise(murmur, *arguments)(*arguments))
 
 
 @functools.lru_cache(REMEMBERED)
@@ -388,11 +376,6 @@ def category_feature(name: str, text: str, features: int) -> tuple[int, float]:
     """
     h = hash_string(text, column_seed(name))
     return place(h, features), sign(h)
-
-
-def to_bytes(text: str) -> bytes:
-    """Return the text as UTF-8, also where it holds half of a surrogate pair."""
-    return text.encode("utf-8", "surrogatepass")
 
 
 def _merge_rows(indptr: Ints, indices: Indices, values: Floats, squared: Floats) -> None:

@@ -1,7 +1,5 @@
 """Single values of a record, as numbers and as texts."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 import math
@@ -12,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# In a numeric column these words, in any case, mean that the value is missing.
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "?"})
-"""In a numeric column these words, in any case, mean that the value is missing."""
 
 
 def to_text(value: Any) -> str:
@@ -127,11 +125,11 @@ def is_record(x: Any) -> bool:
     return isinstance(x, Mapping) and any(isinstance(name, str) for name in x)
 
 
-def plain_numbers(array: NDArray[Any]) -> NDArray[Any]:
+def unbox_numbers(array: NDArray[Any]) -> NDArray[Any]:
     """Return an array of objects as doubles if all of them are real numbers or booleans, as in rows of mixed columns;
     other arrays as they are.
 
-    >>> plain_numbers(np.array([True, 2, 2.5], dtype=object))
+    >>> unbox_numbers(np.array([True, 2, 2.5], dtype=object))
     array([1. , 2. , 2.5])
     """
     if array.dtype.kind != "O" or not all(isinstance(item, numbers.Real | np.bool_) for item in array.flat):

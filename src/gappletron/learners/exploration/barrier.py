@@ -5,8 +5,6 @@ of ``tau * objective + barrier``, solve for a Newton step, and go along it as fa
 in the rows of a few arrays (:func:`work_space`).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

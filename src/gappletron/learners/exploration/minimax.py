@@ -14,8 +14,6 @@ actions show everything or nothing (:func:`revealing_mass`), and V is found by N
 all others there is an interior point method (:func:`follow`).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -40,25 +38,26 @@ GROWTH = 12.0  # the factor by which the weight of the objective, against the ba
 class Game(NamedTuple):
     """A graph and its costs, for :func:`least_play`.
 
+    :param top: K: c_y, the largest cost where the label is y.
+    :param unit: K: 1 / c_y; 0 where c_y is 0.
+    :param saved: K x N: what an action saves where the label is y, c_y - C[i, y].
+    :param always: K: every action shows the label.
+    :param observers: K x N: whether the action (column) shows the label (row).
+    :param revealing: N: the action shows every label.
+    :param revealer: the first of them, where there is one.
+
     >>> make_game(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
     True
     """
 
     kind: int
     top: Floats
-    """K: c_y, the largest cost where the label is y."""
     unit: Floats
-    """K: 1 / c_y; 0 where c_y is 0."""
     saved: Floats
-    """K x N: what an action saves where the label is y, c_y - C[i, y]."""
     always: Flags
-    """K: every action shows the label."""
     observers: Flags
-    """K x N: whether the action (column) shows the label (row)."""
     revealing: Flags
-    """N: the action shows every label."""
     revealer: int
-    """The first of them, where there is one."""
 
 
 def make_game(visible: Flags, costs: Floats) -> Game:
@@ -76,10 +75,7 @@ def make_game(visible: Flags, costs: Floats) -> Game:
     unit = np.divide(1.0, top, out=np.zeros(K), where=top > 0.0)
     revealing = np.logical_and.reduce(visible, axis=1)
     observers = np.ascontiguousarray(visible.T)
-    game = Game(kind, top, unit, saved, always, observers, revealing, int(np.argmax(revealing)))
-    for array in game[1:-1]:
-        array.setflags(write=False)
-    return game
+    return Game(kind, top, unit, saved, always, observers, revealing, int(np.argmax(revealing)))
 
 
 WANTS, PRICES, SLACK = range(barrier.OWN, barrier.OWN + 3)
@@ -133,14 +129,7 @@ def least_play(game: Game, losses: Floats, prices: Floats, greedy: int, floor: f
         for y in range(losses.size):
             wants[y] *= game.unit[y]
             asked[y] *= game.unit[y]
-        V = rise(game, V, greedy, work, out)
-    fill_up(greedy, out)
-    return V
-
-
-@helper
-def fill_up(greedy: int, out: Floats) -> None:
-    """Give what is left of the probability to the greedy class; a sum above 1 is scaled down to it."""
+        V = raise_value(game, V, greedy, wants, asked, out)
     total = 0.0
     for i in range(out.size):
         total += out[i]
@@ -149,22 +138,23 @@ def fill_up(greedy: int, out: Floats) -> None:
     else:
         for i in range(out.size):
             out[i] /= total
+    return V
 
 
 # --------------------------------------------------------------------------------------------------------- closed forms
 
 
 @seldom
-def rise(game: Game, V: float, greedy: int, work: Any, out: Floats) -> float:
+def raise_value(game: Game, V: float, greedy: int, wants: Floats, prices: Floats, out: Floats) -> float:
     """Newton's steps to m(V) = 1 from a V with m(V) >= 1, or none where m(V) <= 1.
 
     m is convex and falls, so no step passes the solution.
     """
     for _ in range(NEWTON_STEPS):
         if game.kind == BANDIT:
-            mass, slope = bandit_mass(game, V, work, out)
+            mass, slope = bandit_mass(game, V, wants, prices, out)
         else:
-            mass, slope = revealing_mass(game, V, greedy, work, out)
+            mass, slope = revealing_mass(game, V, greedy, wants, prices, out)
         if not mass > 1.0 + 1e-15:
             break
         higher = V + (mass - 1.0) / slope
@@ -184,9 +174,8 @@ def bandit_root(b: float, s: float) -> float:
 
 
 @helper
-def bandit_mass(game: Game, V: float, work: Any, out: Floats) -> tuple[float, float]:
+def bandit_mass(game: Game, V: float, wants: Floats, prices: Floats, out: Floats) -> tuple[float, float]:
     """Return m(V) and -m'(V) on the bandit graph, and the least p: the roots for ``b_y = (w_y - V) / c_y``."""
-    wants, prices = work.labels[WANTS], work.labels[PRICES]
     mass = slope = 0.0
     for y in range(out.size):
         b, s = wants[y] - V * game.unit[y], prices[y]
@@ -210,15 +199,16 @@ def pull_at(q: float, s: float) -> float:
 
 
 @seldom
-def revealing_mass(game: Game, V: float, greedy: int, work: Any, out: Floats) -> tuple[float, float]:
+def revealing_mass(
+    game: Game, V: float, greedy: int, wants: Floats, prices: Floats, out: Floats
+) -> tuple[float, float]:
     """m(V) and -m'(V) where actions show everything or nothing, and the least p.
 
     With q the probability of the actions that reveal, ``p_y = max(0, b_y + s_y / q)``. q minimises q + the sum of p_y
     over the classes that do not reveal, but is at least the sum of p_y over those that do.
     """
-    wants, prices = work.labels[WANTS], work.labels[PRICES]
-    free, weight = blind_optimum(game, V, work)
-    q = revealing_root(game, V, free, work)
+    free, weight = blind_optimum(game, V, wants, prices)
+    q = revealing_root(game, V, free, wants, prices)
     bound = q > free
     mass, slope, pull, own, own_slope, own_pull = q, 0.0, 0.0, 0.0, 0.0, 1.0
     for i in range(out.size):
@@ -246,13 +236,12 @@ def revealing_mass(game: Game, V: float, greedy: int, work: Any, out: Floats) ->
 
 
 @helper
-def blind_optimum(game: Game, V: float, work: Any) -> tuple[float, float]:
+def blind_optimum(game: Game, V: float, wants: Floats, prices: Floats) -> tuple[float, float]:
     """Return the q that minimises ``q + sum max(0, b_y + s_y / q)`` over the classes that do not reveal.
 
     A class with b_y < 0 is active below its edge s_y / -b_y. So q is the root of the sum of s_y over the active
     classes, or an edge; then the second number is the multiplier in [0, 1] of the classes whose edge it is.
     """
-    wants, prices = work.labels[WANTS], work.labels[PRICES]
     active, edge = 0.0, math.inf
     while True:
         before, edge, joining = edge, 0.0, 0.0
@@ -275,12 +264,11 @@ def blind_optimum(game: Game, V: float, work: Any) -> tuple[float, float]:
 
 
 @helper
-def revealing_root(game: Game, V: float, q: float, work: Any) -> float:
+def revealing_root(game: Game, V: float, q: float, wants: Floats, prices: Floats) -> float:
     """Return the least number from `q` on that is at least ``sum max(0, b_y + s_y / q)`` over the classes that reveal.
 
     Newton's steps from the left, since the sum is convex and falls; for one class the start is the solution.
     """
-    wants, prices = work.labels[WANTS], work.labels[PRICES]
     K = game.top.size
     for y in range(K):
         if game.revealing[y]:
@@ -307,18 +295,18 @@ def revealing_root(game: Game, V: float, q: float, work: Any) -> float:
 def solve(game: Game, floor: float, work: Any, out: Floats) -> float:
     """As :func:`least_play` before it fills up, for any graph and any costs, to :data:`ACCURACY`."""
     p, N = work.actions[PLAY], out.size
-    if not tame(game, work.labels[WANTS], work.labels[PRICES]):
+    if not bound_sizes(game, work.labels[WANTS], work.labels[PRICES]):
         for i in range(N):
             out[i] = 1.0 / N
         return math.inf
     V = floor
-    start = enough(game, floor, work)
+    start = find_start(game, floor, work)
     for free in (False, True):
         if not free and start == math.inf:
             continue
         for i in range(N):
             p[i] = 1.0 / (N + 1.0) if free else start
-        V = follow(game, above(game, work) if free else floor, free, work)
+        V = follow(game, find_feasible(game, work) if free else floor, free, work)
         mass = 0.0
         for i in range(N):
             mass += p[i]
@@ -329,7 +317,7 @@ def solve(game: Game, floor: float, work: Any, out: Floats) -> float:
 
 
 @helper
-def enough(game: Game, V: float, work: Any) -> float:
+def find_start(game: Game, V: float, work: Any) -> float:
     """Return a number that is strictly feasible for this V if every action is played with it; infinite where
     m(V) >= 1, since one label alone asks for that, or where V has no lower bound.
     """
@@ -349,7 +337,7 @@ def enough(game: Game, V: float, work: Any) -> float:
 
 
 @helper
-def above(game: Game, work: Any) -> float:
+def find_feasible(game: Game, work: Any) -> float:
     """Return a V for which the p in the row PLAY is strictly feasible."""
     find_slacks(game, 0.0, work)
     highest = -math.inf
@@ -359,7 +347,7 @@ def above(game: Game, work: Any) -> float:
 
 
 @helper
-def tame(game: Game, wants: Floats, prices: Floats) -> bool:
+def bound_sizes(game: Game, wants: Floats, prices: Floats) -> bool:
     """Whether the numbers are of sizes that the interior point method can handle; very small ones are replaced.
 
     A larger w_y or s_y asks for more, so p stays valid.
@@ -409,7 +397,7 @@ def follow(game: Game, V: float, free: bool, work: Any) -> float:
             pull += 1.0 / work.labels[SLACK, y]
             bent += 1.0 / work.labels[SLACK, y] / work.labels[SLACK, y]
         barrier.factorise(work.matrix, work.actions[barrier.PIVOTS])
-        bent = eliminated(bent, free, work)
+        bent = eliminate_play(bent, free, work)
         if tau == 0.0:
             tau = pull if free else theta / mass
         while True:
@@ -431,7 +419,7 @@ def follow(game: Game, V: float, free: bool, work: Any) -> float:
 
 
 @helper
-def eliminated(bent: float, free: bool, work: Any) -> float:
+def eliminate_play(bent: float, free: bool, work: Any) -> float:
     """Return the second derivative by V that is left where p follows V; that of p by V goes to the row SOLVED."""
     column, solved = work.actions[barrier.COLUMN], work.actions[barrier.SOLVED]
     for i in range(column.size):
@@ -445,12 +433,8 @@ def eliminated(bent: float, free: bool, work: Any) -> float:
 @helper
 def direction(tau: float, pull: float, bent: float, free: bool, work: Any) -> tuple[float, float]:
     """Newton's step for this tau: that of p goes to the row STEP, that of V and the squared decrement are returned."""
-    step, gradient, column, solved = (
-        work.actions[STEP],
-        work.actions[barrier.GRADIENT],
-        work.actions[barrier.COLUMN],
-        work.actions[barrier.SOLVED],
-    )
+    step, gradient = work.actions[STEP], work.actions[barrier.GRADIENT]
+    column, solved = work.actions[barrier.COLUMN], work.actions[barrier.SOLVED]
     each = 0.0 if free else tau
     for i in range(step.size):
         step[i] = gradient[i] + each

@@ -1,8 +1,5 @@
 """Exploration by optimisation: the distribution that makes the bound of the round smallest (docs, page Optimised)."""
 
-from __future__ import annotations
-
-import functools
 from typing import Any
 
 from gappletron.graphs.graph import FeedbackGraph, Plan
@@ -11,7 +8,7 @@ from gappletron.kernel.state import Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.barrier import work_space
 from gappletron.learners.exploration.minimax import ANY, Game, least_play, make_game, worst
-from gappletron.learners.exploration.rule import Exploration, Outlook
+from gappletron.learners.exploration.rules import Exploration, Outlook
 
 GOLDEN = 0.6180339887498949  # the golden section, (sqrt(5) - 1) / 2
 
@@ -51,7 +48,7 @@ class Optimised(Exploration):
         }
 
     def table(self, graph: FeedbackGraph) -> Game:
-        return game_on(graph)
+        return make_game(graph.visible, graph.costs)
 
     def prepare(self, state: Any, plan: Plan, outlook: Outlook, loss: Any, scores: Floats, work: Floats) -> None:
         loss.values_with(scores, outlook.greedy, work, state.losses)
@@ -72,12 +69,6 @@ class Optimised(Exploration):
 
     def label_weight(self, plan: Plan, y: int) -> float:
         return plan.table.top[y]
-
-
-@functools.lru_cache(maxsize=32)
-def game_on(graph: FeedbackGraph) -> Game:
-    """Return what :class:`Optimised` needs to know of a graph."""
-    return make_game(graph.visible, graph.costs)
 
 
 @seldom
@@ -115,44 +106,39 @@ def better_mixture(state: Any, plan: Plan, greedy: int, gap: float, V: float, ou
     search by golden sections. With the gap a = 0 they are those of Algorithm 1. So the play is never worse than the two
     rules, not even by the accuracy of the solver.
     """
-    game, dominating, losses, prices, p = plan.table, plan.graph.dominating, state.losses, state.prices, state.candidate
     low, high = 0.0, 1.0
-    found, best = mixture(game, dominating, losses, prices, p, greedy, gap, 0.0), 0.0
+    found, best = mix(state, plan, greedy, gap, 0.0), 0.0
     left, right = high - GOLDEN, low + GOLDEN
-    at_left, at_right = (
-        mixture(game, dominating, losses, prices, p, greedy, gap, left),
-        mixture(game, dominating, losses, prices, p, greedy, gap, right),
-    )
+    at_left, at_right = mix(state, plan, greedy, gap, left), mix(state, plan, greedy, gap, right)
     for _ in range(45):
         if at_left <= at_right:
             if at_left < found:
                 found, best = at_left, left
             high, right, at_right = right, left, at_left
             left = high - GOLDEN * (high - low)
-            at_left = mixture(game, dominating, losses, prices, p, greedy, gap, left)
+            at_left = mix(state, plan, greedy, gap, left)
         else:
             if at_right < found:
                 found, best = at_right, right
             low, left, at_left = left, right, at_right
             right = low + GOLDEN * (high - low)
-            at_right = mixture(game, dominating, losses, prices, p, greedy, gap, right)
+            at_right = mix(state, plan, greedy, gap, right)
     if not found < V:
         return V
-    mixture(game, dominating, losses, prices, p, greedy, gap, best)
+    mix(state, plan, greedy, gap, best)
     for i in range(out.size):
-        out[i] = p[i]
+        out[i] = state.candidate[i]
     return found
 
 
 @seldom
-def mixture(
-    game: Game, dominating: Any, losses: Floats, prices: Floats, p: Floats, greedy: int, gap: float, c: float
-) -> float:
-    """Return V of ``p = (1-c) b + (c/rho) 1_S``, and fill p."""
-    K, rho = losses.size, dominating.size
+def mix(state: Any, plan: Plan, greedy: int, gap: float, c: float) -> float:
+    """Fill the candidate with ``p = (1-c) b + (c/rho) 1_S``, and return its V."""
+    p, dominating = state.candidate, plan.graph.dominating
+    K, rho = state.losses.size, dominating.size
     for i in range(p.size):
         p[i] = (1.0 - c) * (gap / K) if i < K else 0.0
     p[greedy] += (1.0 - c) * (1.0 - gap)
     for s in range(rho):
         p[dominating[s]] += c / rho
-    return worst(game, losses, prices, p)
+    return worst(plan.table, state.losses, state.prices, p)

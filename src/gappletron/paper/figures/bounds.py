@@ -1,4 +1,4 @@
-"""The figures of the theorems: mistakes of stored runs with their upper bounds, and with the lower bounds."""
+"""The figures of mistakes: stored runs with the upper bounds and the lower bounds, and the paper's remarks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from gappletron.base.colours import COLOURS
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments
 from gappletron.kernel.types import Floats
 from gappletron.learners.gappletron import Gappletron
+from gappletron.learners.optimizers import FixedOGD, Optimizer, ProjectedOGD
+from gappletron.paper import remarks, theorems
 from gappletron.paper.figures.drawing import (
     DASHED,
     GRAPHS,
@@ -25,23 +27,15 @@ from gappletron.paper.figures.drawing import (
     make_marker_key,
     make_page,
     mark_empty,
-    our_settings,
     set_log_axis,
+    use_figure_style,
     write_caption,
 )
 from gappletron.paper.results import Result, Task
-from gappletron.paper.styles import BLACK, GREY, find_style, sort_learners
+from gappletron.paper.styles import BLACK, GREY, STYLES, Style, find_style, sort_learners
 from gappletron.paper.templates import list_numbers
-from gappletron.paper.theorems import (
-    STANDARD_ERRORS,
-    Examined,
-    Lower,
-    find_adversary,
-    has_fixed_rate,
-    loses_nothing,
-    lower_bounds,
-)
-from gappletron.paper.theory import THEOREMS, bounds
+from gappletron.paper.theorems import Examined, Lower
+from gappletron.paper.theory import THEOREMS, Bound, bounds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,13 +47,13 @@ Place = TypeVar("Place")
 
 # --------------------------------------------------------------------------------------------------------- upper bounds
 
+# The theorems, one row of panels each; the second of a pair is the version for full information.
 ROWS = (
     ("expectation", "full-expectation"),
     ("high-probability", "full-high-probability"),
     ("expectation-separable", "full-expectation-separable"),
     ("high-probability-separable", "full-high-probability-separable"),
 )
-"""The theorems, one row of panels each; the second of a pair is the version for full information."""
 
 IS_SEPARABLE = {theorem.name: theorem.separable for theorem in THEOREMS}
 
@@ -101,9 +95,9 @@ def _choose_entries(results: Sequence[Result], graph: str, row: tuple[str, str])
         if (
             task.graph == graph
             and task.tuning in ("", row[0])
-            and not has_fixed_rate(result)
+            and not theorems.has_fixed_rate(result)
             and (task.noise == 0.0) == separable
-            and (not separable or loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap))
+            and (not separable or theorems.loses_nothing(result.outcome.comparator_loss, result.outcome.comparator_gap))
         ):
             grouped.setdefault(task.learner, []).append(result)
     return [_make_entry(learner, theorem, grouped[learner]) for learner in sort_learners(grouped)]
@@ -124,16 +118,19 @@ def _find_bounds(run: Result, theorem: str, rounds: Iterable[float], loss: float
     :param loss: the comparator's loss over all rounds of the run. It is added where the theorem bounds the regret, in
         proportion to T.
     """
-    learner, graph, values = run.learner, run.task.pieces.graph, []
+    learner = run.learner
     if not isinstance(learner, Gappletron):
         return None
-    for t in rounds:
-        every = bounds(learner, graph, rounds=int(t), max_norm=run.outcome.max_norm)
-        bound = next(bound for bound in every if bound.theorem == theorem)
-        if bound.refusal is not None:
-            return None
-        values.append(bound.value + (0.0 if bound.separable else loss * t / run.task.rounds))
-    return np.array(values)
+    found = {t: _evaluate(run, learner, theorem, t) for t in rounds}
+    if any(bound.refusal is not None for bound in found.values()):
+        return None
+    return np.array([b.value + (0.0 if b.separable else loss * t / run.task.rounds) for t, b in found.items()])
+
+
+def _evaluate(run: Result, learner: Gappletron, theorem: str, rounds: float) -> Bound:
+    """Return the bound of a theorem for a run of so many rounds, with all rounds blind."""
+    every = bounds(learner, run.task.pieces.graph, rounds=int(rounds), max_norm=run.outcome.max_norm)
+    return next(bound for bound in every if bound.theorem == theorem)
 
 
 def draw_bounds(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
@@ -160,7 +157,6 @@ def draw_bounds(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
                 ax.plot([start, rounds], [start, rounds], color=GREY, linewidth=0.8, linestyle=":", zorder=1)
             else:
                 mark_empty(ax)
-            ax.grid(which="major")
             ax.set_title(_choose_theorem(row, graph), fontsize=8.0, pad=4.0)
     for graph, ax in zip(graphs, page.axes[0], strict=True):
         ax.set_title(GRAPHS[graph], fontweight="bold", pad=16.0)
@@ -168,8 +164,7 @@ def draw_bounds(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
         ax.text(0.5, 1.0, words, transform=ax.transAxes, ha="center", va="bottom", fontsize=8.0)
     noises = {result.task.noise for result in runs} - {0.0}
     page.name_rows(["separable" if IS_SEPARABLE[row[0]] else f"noise {list_numbers(noises)}" for row in rows])
-    set_log_axis(page.axes[0][0], "x", format_count, (start, max(rounds, 2.0)))
-    set_log_axis(page.axes[0][0], "y", format_count, find_limits(values))
+    page.set_log_axes((start, max(rounds, 2.0)), find_limits(values))
     shown = [entry for row in rows for entries in panels[row] for entry in entries]
     proved = {entry.learner for entry in shown if entry.bound is not None}
     unproved = [
@@ -202,11 +197,11 @@ def draw_examined(found: Examined) -> Picture:
         f"bound: {theorem.name}": line
         for theorem in THEOREMS
         if theorem.full_information == task.pieces.graph.is_full_information
-        and (not theorem.separable or loses_nothing(comparator.loss, comparator.gap))
+        and (not theorem.separable or theorems.loses_nothing(comparator.loss, comparator.gap))
         and (line := _find_bounds(found.result, theorem.name, at, comparator.loss)) is not None
     }
     colours = dict(zip(lines, (colour for colour in COLOURS if colour != style.colour), strict=False))
-    with our_settings():
+    with use_figure_style():
         keys = [
             make_line_key(f"mistakes of {style.label}", style.colour),
             make_line_key(f"comparator's loss{'' if comparator.loss >= 0.5 else ': 0'}", GREY, "-."),
@@ -221,11 +216,8 @@ def draw_examined(found: Examined) -> Picture:
         for label, colour in colours.items():
             ax.plot(at, lines[label], color=colour, linewidth=1.4, linestyle=DASHED, label=label)
         ax.plot(at, at, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
-        ax.grid(which="major")
-        set_log_axis(ax, "x", format_count, (1.0, max(2.0, float(at[-1]))))
-        set_log_axis(
-            ax, "y", format_count, (0.8, 1.2 * max(2.0, at[-1], *(float(line[-1]) for line in lines.values())))
-        )
+        largest = max(2.0, float(at[-1]))
+        page.set_log_axes((1.0, largest), (0.8, 1.2 * max(largest, *(float(line[-1]) for line in lines.values()))))
     return page.picture
 
 
@@ -266,7 +258,7 @@ def _draw_lower_bound(ax: Axes, rounds: Sequence[float], mistakes: Sequence[floa
 
 def draw_lower_filtering(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
     """Draw the mistakes on the worse of the two streams against T, and the lower bound for every learner."""
-    rows = lower_bounds(runs)
+    rows = theorems.lower_bounds(runs)
     if not rows:
         return None
     series: dict[str, dict[int, float]] = {}
@@ -299,14 +291,12 @@ def draw_lower_filtering(figure: Figure, runs: Sequence[Result]) -> Drawn | None
         ax.plot(list(ceiling), list(ceiling.values()), color=BLACK, linewidth=1.2, linestyle="-.", label="upper bound")
         values += ceiling.values()
     ax.plot(horizons, horizons, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
-    set_log_axis(ax, "x", format_count, find_limits(horizons, 0.03))
-    set_log_axis(ax, "y", format_count, find_limits(values, 0.03))
-    ax.grid(which="major")
+    page.set_log_axes(find_limits(horizons, 0.03), find_limits(values, 0.03))
     return Drawn(page.picture, write_caption("lower-filtering", runs))
 
 
 def _find_fresh(task: Task) -> FreshFeatures:
-    stream = find_adversary(task)
+    stream = theorems.find_adversary(task)
     assert isinstance(stream, FreshFeatures)
     return stream
 
@@ -350,10 +340,8 @@ def draw_lower_full(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
         if regret is not None:
             values.append(stream.comparator_loss + float(regret[0]))
             ax.plot(span, values[-1:] * 2, color=BLACK, linewidth=1.2, linestyle="-.", label="upper bound")
-        ax.grid(which="major")
         head_panel(ax, f"B = {radius}")
-    set_log_axis(page.axes[0][0], "x", format_count, (1.0, last * 1.2))
-    set_log_axis(page.axes[0][0], "y", format_count, find_limits(values, 0.03))
+    page.set_log_axes((1.0, last * 1.2), find_limits(values, 0.03))
     classes = [result.task.classes for result in runs]
     return Drawn(page.picture, write_caption("lower-full", runs, classes=classes, radii=list(grouped)))
 
@@ -364,7 +352,7 @@ def _draw_regrets(ax: Axes, rows: Sequence[Lower], place: Callable[[Lower], floa
     for learner in sort_learners(row.learner for row in rows):
         own = [row for row in rows if row.learner == learner]
         regrets = [row.mistakes - row.comparator_loss for row in own]
-        errors = [STANDARD_ERRORS * row.error for row in own]
+        errors = [theorems.STANDARD_ERRORS * row.error for row in own]
         ax.errorbar(list(map(place, own)), regrets, errors, **find_style(learner).look, markersize=5, linewidth=1.0)
     floor = sorted({(place(row), row.bound - row.comparator_loss) for row in rows})
     ax.plot(*zip(*floor, strict=True), color=BLACK, linewidth=1.8, zorder=5, label=LOWER_BOUND)
@@ -378,7 +366,7 @@ def _make_regret_keys(rows: Iterable[Lower]) -> list[Line2D]:
 
 def draw_lower_classes(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
     """Draw the surrogate regret against K, and the lower bound (B^2 - 1)(K - 1) + (K - 1)/K."""
-    rows = lower_bounds(runs)
+    rows = theorems.lower_bounds(runs)
     x, y = "number of classes K", "mean surrogate regret"
     page = make_page(figure.title, 1, 1, (6.6, 3.6), _make_regret_keys(rows), x=x, y=y)
     _draw_regrets(page.axes[0][0], rows, lambda row: float(row.classes))
@@ -386,12 +374,14 @@ def draw_lower_classes(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
     line = None if ours is None else _find_bounds(ours, "full-expectation", [ours.task.rounds])
     slope = None if line is None or ours is None else line[0] / ours.task.classes
     radius = _find_fresh(runs[0].task).radius
-    return Drawn(page.picture, write_caption("lower-classes", runs, errors=STANDARD_ERRORS, radius=radius, slope=slope))
+    return Drawn(
+        page.picture, write_caption("lower-classes", runs, errors=theorems.STANDARD_ERRORS, radius=radius, slope=slope)
+    )
 
 
 def draw_lower_both(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
     """Draw the surrogate regret against sqrt T on the streams of the corollary, and the sum of both lower bounds."""
-    rows = lower_bounds(runs)
+    rows = theorems.lower_bounds(runs)
     if not rows:
         return None
     x, y = "square root of T", "mean surrogate regret on the worse stream (log scale)"
@@ -400,14 +390,144 @@ def draw_lower_both(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
     _draw_regrets(ax, rows, lambda row: math.sqrt(row.rounds))
     values = [value - row.comparator_loss for row in rows for value in (row.mistakes, row.bound)]
     set_log_axis(ax, "y", format_count, find_limits([value for value in values if value > 0.0], 0.05))
-    stream = find_adversary(runs[0].task)
+    stream = theorems.find_adversary(runs[0].task)
     assert isinstance(stream, FreshThenSegments)
     caption = write_caption(
         "lower-both",
         runs,
-        errors=STANDARD_ERRORS,
+        errors=theorems.STANDARD_ERRORS,
         classes=len(stream.classes),
         radius=stream.first.radius,
         constant=stream.first.lower_bound - stream.comparator_loss,
     )
     return Drawn(page.picture, caption)
+
+
+# ---------------------------------------------------------------------------------------------------------- the remarks
+
+# The optimizers, in the order in which they are drawn.
+LOOKS: dict[type[Optimizer], Style] = {
+    remarks.ExponentiatedGradient: STYLES["gaphin"]._replace(label="exponentiated gradient"),
+    ProjectedOGD: STYLES["gapsmh"]._replace(label="projected gradient descent"),
+    FixedOGD: STYLES["gaplog"]._replace(label="gradient descent, fixed rate"),
+}
+
+
+class Point(NamedTuple):
+    """An optimizer at a place of the x axis: the mean mistakes of its runs, and the bound on them, if there is one."""
+
+    optimizer: type[Optimizer]
+    place: float
+    mistakes: float
+    bound: float | None
+
+
+def _find_points(
+    results: Sequence[Result], place: Callable[[Result], float], bound: Callable[[Result, Gappletron], float | None]
+) -> list[Point]:
+    grouped: dict[tuple[type[Optimizer], float], list[tuple[Result, Gappletron]]] = {}
+    for result in results:
+        learner = result.learner
+        assert isinstance(learner, Gappletron)
+        grouped.setdefault((type(learner.optimizer), place(result)), []).append((result, learner))
+    return [
+        Point(kind, at, sum(run.outcome.mistakes for run, _ in runs) / len(runs), bound(*runs[0]))
+        for (kind, at), runs in sorted(grouped.items(), key=lambda item: (list(LOOKS).index(item[0][0]), item[0][1]))
+    ]
+
+
+def _draw_points(figure: Figure, points: Sequence[Point], x: str) -> Picture:
+    """Draw mistakes (solid) and bounds (dashed) by optimizer, on log scales."""
+    kinds = list(dict.fromkeys(point.optimizer for point in points))
+    keys = [make_line_key(LOOKS[kind].label, LOOKS[kind].colour) for kind in kinds]
+    keys.append(make_line_key("upper bound", BLACK, DASHED))
+    page = make_page(figure.title, 1, 1, (6.6, 3.6), keys, x=x, y="mean mistakes (log scale)")
+    ax, values = page.axes[0][0], [1.0]
+    for kind in kinds:
+        own, style = [point for point in points if point.optimizer == kind], LOOKS[kind]
+        at = [point.place for point in own]
+        ax.plot(at, [point.mistakes for point in own], **style.look, markersize=5)
+        limits = [point.bound for point in own if point.bound is not None]
+        if limits:
+            ax.plot(at, limits, color=style.colour, linestyle=DASHED, linewidth=1.2, label=f"{style.label}: bound")
+        values += [point.mistakes for point in own if point.mistakes > 0.0] + limits
+    page.set_log_axes(find_limits(point.place for point in points), find_limits(values))
+    return page.picture
+
+
+def _bound_norm(result: Result, learner: Gappletron) -> float:
+    """Return K L h^2 / 2 in the norm of the optimizer."""
+    if isinstance(learner.optimizer, remarks.ExponentiatedGradient):
+        return remarks.norm_bound(result.task.classes, learner.optimizer.guarantee())
+    return _evaluate(result, learner, "full-expectation", result.task.rounds).value
+
+
+def find_norm_points(results: Sequence[Result]) -> list[Point]:
+    """Return the mistakes and bounds at each number of features."""
+    return _find_points(results, lambda result: float(result.task.features), _bound_norm)
+
+
+def draw_norms(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw mistakes and bounds against the number of features."""
+    picture = _draw_points(figure, find_norm_points(runs), "number of features d (log scale)")
+    return Drawn(picture, write_caption("norms", runs, classes=[result.task.classes for result in runs]))
+
+
+def _get_turning(result: Result) -> remarks.Turning:
+    stream = result.task.pieces.stream
+    assert isinstance(stream, remarks.Turning)
+    return stream
+
+
+def _bound_drift(result: Result, learner: Gappletron) -> float | None:
+    """Return K L (B^2 + 2 B P) / 2 for gradient descent with a fixed rate; the other optimizer has no such bound."""
+    if not isinstance(learner.optimizer, FixedOGD):
+        return None
+    K = result.task.classes
+    L = learner.loss.smoothness(K, result.outcome.max_norm)
+    return remarks.drift_bound(K, L, learner.optimizer.radius, _get_turning(result).path)
+
+
+def find_drift_points(results: Sequence[Result]) -> list[Point]:
+    """Return the mistakes and bounds at each number of stretches without a change."""
+    return _find_points(results, lambda result: 1.0 + _get_turning(result).turns, _bound_drift)
+
+
+def draw_drift(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw mistakes and the dynamic bound against the number of stretches without a change."""
+    picture = _draw_points(figure, find_drift_points(runs), "1 + number of changes of the classes (log scale)")
+    return Drawn(picture, write_caption("drift", runs))
+
+
+def draw_future(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
+    """Draw the mean mistakes up to each round, one panel for separable and one for noisy data."""
+    noises = sorted({result.task.noise for result in runs})
+    styles = {name: find_style(name) for name in sort_learners(result.task.learner for result in runs)}
+    keys = [make_line_key(style.label, style.colour, style.line) for style in styles.values()]
+    keys.append(make_line_key("upper bound if separable", BLACK, DASHED))
+    x, y = "round (log scale)", "mean mistakes (log scale)"
+    page = make_page(figure.title, 1, len(noises), (3.6, 3.2), keys, x=x, y=y)
+    values, rounds, bound = [1.0], runs[0].task.rounds, _bound_perceptrons(runs)
+    for noise, ax in zip(noises, page.axes[0], strict=True):
+        for name, style in styles.items():
+            own = [run for run in runs if (run.task.learner, run.task.noise) == (name, noise)]
+            if own:
+                at, mistakes = _collect_curves(own)
+                means = _positive(mistakes.mean(axis=0))
+                ax.plot(at, means, color=style.colour, linestyle=style.line, linewidth=1.5, label=style.label)
+                values += means[means > 0.0].tolist()
+        if noise == 0.0 and bound is not None:
+            ax.plot([1, rounds], [bound] * 2, color=BLACK, linestyle=DASHED, linewidth=1.2, label="upper bound")
+            values.append(bound)
+        head_panel(ax, f"noise rate {noise:g}" if noise else "separable")
+    page.set_log_axes((1.0, max(2.0, rounds)), find_limits(values))
+    return Drawn(page.picture, write_caption("future", runs))
+
+
+def _bound_perceptrons(results: Sequence[Result]) -> float | None:
+    """Return the bound on the mistakes of the Perceptrons on separable data; None where they did not play."""
+    for result in results:
+        learner = result.learner
+        if isinstance(learner, remarks.PerceptronsFirst):
+            return remarks.perceptrons_bound(result.task.classes, learner.budget)
+    return None

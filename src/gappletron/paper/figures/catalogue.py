@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any
 from gappletron.base import files
 from gappletron.base.errors import UserError
 from gappletron.base.text import unknown
-from gappletron.paper.figures.beyond import draw_ours
-from gappletron.paper.figures.bounds import (
-    draw_bounds,
-    draw_lower_both,
-    draw_lower_classes,
-    draw_lower_filtering,
-    draw_lower_full,
-)
-from gappletron.paper.figures.drawing import DPI, EMPTY, Drawn, Figure, Saved, make_page, our_settings
-from gappletron.paper.figures.grids import draw_exploration, draw_grid, draw_noisy_cells, draw_queries
-from gappletron.paper.figures.remarks import draw_drift, draw_future, draw_norms
+from gappletron.paper.figures import bounds, grids
+from gappletron.paper.figures.drawing import DPI, EMPTY, Drawn, Figure, Saved, make_page, mark_empty, use_figure_style
 from gappletron.paper.results import Result, Task
 from gappletron.paper.sweeps import ROUNDS, SWEEPS, list_tasks
 from gappletron.paper.templates import list_words
@@ -28,7 +19,7 @@ from gappletron.paper.templates import list_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-THEORY, ONLY_T = ("theory",), ("only-t",)
+ONLY_T = ("only-t",)
 
 
 def _make(id: str, title: str, draw: Callable[..., Drawn | None], *sweeps: str, **options: Any) -> Figure:
@@ -36,57 +27,67 @@ def _make(id: str, title: str, draw: Callable[..., Drawn | None], *sweeps: str, 
     return Figure(id, title, draw, sweeps or (id,), **options)
 
 
+def _make_grids(sweep: str, graph: str, best: int, only_t: int, theory: int) -> tuple[Figure, ...]:
+    """Return the grids of a sweep with each learner's better tuning and with either, by their numbers in the paper."""
+    return (
+        _make(f"{sweep}-best", f"{graph}, each learner with its better tuning", grids.draw_grid, sweep, paper=best),
+        _make(
+            f"{sweep}-only-t",
+            f"{graph}, all parameters 1 except T",
+            grids.draw_grid,
+            sweep,
+            tunings=ONLY_T,
+            paper=only_t,
+        ),
+        _make(
+            f"{sweep}-theory", f"{graph}, tuned by theory", grids.draw_grid, sweep, tunings=("theory",), paper=theory
+        ),
+    )
+
+
+# All figures, in the order of the report.
 FIGURES: tuple[Figure, ...] = (
     _make(
         "bandit-intro",
         "Bandit graph, noisy labels, each learner with its better tuning",
-        draw_noisy_cells,
+        grids.draw_noisy_cells,
         "bandit",
         paper=1,
     ),
-    _make("bandit-best", "Bandit graph, each learner with its better tuning", draw_grid, "bandit", paper=2),
-    _make("bandit-only-t", "Bandit graph, all parameters 1 except T", draw_grid, "bandit", tunings=ONLY_T, paper=3),
-    _make("bandit-theory", "Bandit graph, tuned by theory", draw_grid, "bandit", tunings=THEORY, paper=4),
-    _make(
-        "filtering-best", "Multiclass filtering, each learner with its better tuning", draw_grid, "filtering", paper=8
-    ),
-    _make(
-        "filtering-only-t",
-        "Multiclass filtering, all parameters 1 except T",
-        draw_grid,
-        "filtering",
-        tunings=ONLY_T,
-        paper=5,
-    ),
-    _make("filtering-theory", "Multiclass filtering, tuned by theory", draw_grid, "filtering", tunings=THEORY, paper=6),
-    _make("full", "Full information", draw_grid, paper=7),
-    _make("label-efficient", "Label efficient: mistakes and queries", draw_queries),
+    *_make_grids("bandit", "Bandit graph", 2, 3, 4),
+    *_make_grids("filtering", "Multiclass filtering", 8, 5, 6),
+    _make("full", "Full information", grids.draw_grid, paper=7),
+    _make("label-efficient", "Label efficient: mistakes and queries", grids.draw_queries),
     _make(
         "exploration",
         "Exploration: top-up compared with Algorithm 1 (paper)",
-        draw_exploration,
+        grids.draw_exploration,
         "exploration",
         "filtering",
         "label-efficient",
         tunings=ONLY_T,
     ),
-    _make("bounds", "Mistakes and the bounds of the theorems", draw_bounds),
-    _make("lower-filtering", "The lower bound for filtering", draw_lower_filtering, many_lengths=True),
-    _make("lower-full", "The lower bound for full information", draw_lower_full),
-    _make("lower-classes", "The lower bound for full information: a line in K", draw_lower_classes, many_lengths=True),
-    _make("lower-both", "Both lower bounds on one filtering graph", draw_lower_both, many_lengths=True),
-    _make("norms", "Another norm: exponentiated gradient on dense rows", draw_norms),
-    _make("drift", "Dynamic regret: classes that change", draw_drift),
-    _make("future", "Bandit feedback on data that may be separable", draw_future),
+    _make("bounds", "Mistakes and the bounds of the theorems", bounds.draw_bounds),
+    _make("lower-filtering", "The lower bound for filtering", bounds.draw_lower_filtering, many_lengths=True),
+    _make("lower-full", "The lower bound for full information", bounds.draw_lower_full),
+    _make(
+        "lower-classes",
+        "The lower bound for full information: a line in K",
+        bounds.draw_lower_classes,
+        many_lengths=True,
+    ),
+    _make("lower-both", "Both lower bounds on one filtering graph", bounds.draw_lower_both, many_lengths=True),
+    _make("norms", "Another norm: exponentiated gradient on dense rows", bounds.draw_norms),
+    _make("drift", "Dynamic regret: classes that change", bounds.draw_drift),
+    _make("future", "Bandit feedback on data that may be separable", bounds.draw_future),
     _make(
         "ours",
         "The default learner beside the best of the paper's learners",
-        draw_ours,
+        grids.draw_ours,
         *("ours", "bandit", "filtering", "label-efficient", "full"),
         beyond=True,
     ),
 )
-"""All figures, in the order of the report."""
 
 
 # ------------------------------------------------------------------------------------------------------------- the runs
@@ -148,14 +149,19 @@ def draw(figure: Figure, results: Sequence[Result]) -> Drawn:
     if len(horizons) > 1 and not figure.many_lengths:
         lengths = list_words([f"{rounds:,}" for rounds in horizons])
         raise UserError(f"the runs of {figure.id!r} have T = {lengths}: draw the runs of one T at a time")
-    with our_settings():
+    with use_figure_style():
         found = figure.draw(figure, runs) if horizons else None
-        return found or Drawn(make_page(figure.title, 1, 1, (5.0, 0.8)).mark_empty(), f"{figure.title}: {EMPTY}.")
+        if found is not None:
+            return found
+        page = make_page(figure.title, 1, 1, (5.0, 0.8))
+        mark_empty(page.axes[0][0])
+        page.axes[0][0].set_axis_off()
+        return Drawn(page.picture, f"{figure.title}: {EMPTY}.")
 
 
 def save(picture: Picture, path: str | os.PathLike[str]) -> None:
     """Write a figure as PNG and as SVG, to `path` plus .png and .svg."""
-    with our_settings():
+    with use_figure_style():
         for kind in ("png", "svg"):
             files.save_figure(picture, f"{os.fspath(path)}.{kind}", dpi=DPI)
 

@@ -1,11 +1,10 @@
 """Shared by all figures: what a figure is, the layout of a page, legends, axes, and facts for captions.
 
-All figures use matplotlib's defaults and the settings of :func:`our_settings`, whatever the user's configuration.
+All figures use matplotlib's defaults and the settings of :func:`use_figure_style`, whatever the user's configuration.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import math
@@ -65,29 +64,24 @@ class Saved(NamedTuple):
     svg: bytes
     caption: str
 
-    @property
-    def uri(self) -> str:
-        """The SVG as a data URI."""
-        return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
 
-
+# The line of an upper bound.
 DASHED = (0.0, (4.0, 2.0))
-"""The line of an upper bound."""
 
+# The names of the feedback graphs in figures, in the order of the panels.
 GRAPHS = {
     "bandit": "bandit graph",
     "filtering": "multiclass filtering",
     "label-efficient": "label-efficient graph",
     "full": "full information",
 }
-"""The names of the feedback graphs in figures, in the order of the panels."""
 
+# Dots per inch of a PNG file.
 DPI = 160
-"""Dots per inch of a PNG file."""
 
 
 @contextlib.contextmanager
-def our_settings() -> Iterator[None]:
+def use_figure_style() -> Iterator[None]:
     """Use matplotlib's defaults and our style sheet, so that a figure depends only on the results."""
     from matplotlib import style
 
@@ -130,8 +124,8 @@ def count_repeats(results: Iterable[Result]) -> tuple[int, str]:
 
 # ---------------------------------------------------------------------------------------------------------------- pages
 
+# The text in a figure without runs.
 EMPTY = "no data at this T"
-"""The text in a figure without runs."""
 
 
 class Page(NamedTuple):
@@ -156,11 +150,12 @@ class Page(NamedTuple):
                 fontsize=9.5,
             )
 
-    def mark_empty(self) -> Picture:
-        """Write the text of an empty figure in place of its first panel, and return the figure."""
-        mark_empty(self.axes[0][0])
-        self.axes[0][0].set_axis_off()
-        return self.picture
+    def set_log_axes(self, x: tuple[float, float], y: tuple[float, float]) -> None:
+        """Make the axes of all panels log axes of counts with these limits, and draw their grids."""
+        set_log_axis(self.axes[0][0], "x", format_count, x)
+        set_log_axis(self.axes[0][0], "y", format_count, y)
+        for ax in itertools.chain.from_iterable(self.axes):
+            ax.grid(which="major")
 
 
 def make_page(
@@ -308,6 +303,18 @@ def format_count(value: float) -> str:
     )
 
 
+def count_by_graph(cases: Iterable[tuple[str, bool]]) -> list[tuple[int, int, str]]:
+    """Count for each graph the cases that are true, and all; with the name of the graph.
+
+    >>> count_by_graph([("full", True), ("full", False)])
+    [(1, 2, 'full information')]
+    """
+    grouped: dict[str, list[bool]] = {}
+    for graph, is_true in cases:
+        grouped.setdefault(graph, []).append(is_true)
+    return [(sum(found), len(found), GRAPHS[graph]) for graph, found in grouped.items()]
+
+
 def find_limits(values: Iterable[float], share: float = 0.05) -> tuple[float, float]:
     """Return limits of a log axis around positive values, with a margin."""
     found = list(values)
@@ -323,24 +330,29 @@ def clip_rate(rate: float, rounds: int) -> float:
 
 def draw_whiskers(
     ax: Axes,
-    places: Sequence[float],
-    spreads: Sequence[Spread],
+    points: Sequence[tuple[float, Spread]],
     style: Style,
-    rounds: int,
     *,
-    hollow: Sequence[bool] = (),
+    hollow: bool = False,
     line: bool = False,
     size: float = 5.0,
 ) -> None:
-    """Draw means as filled or hollow markers, with whiskers from the minimum to the maximum."""
-    mean = [clip_rate(spread.mean, rounds) for spread in spreads]
+    """Draw means at places of the x axis, with whiskers from the minimum to the maximum.
+
+    The markers are filled, but for those of learners tuned by theory if these are to be `hollow`.
+    """
+    places = [place for place, _ in points]
+    least, mean, most = (
+        [clip_rate(getattr(spread, name), spread.configuration.rounds) for _, spread in points]
+        for name in ("least", "mean", "most")
+    )
     # Not below 0: the mean of equal numbers can differ from them by a rounding error.
-    down = [max(0.0, value - clip_rate(spread.least, rounds)) for value, spread in zip(mean, spreads, strict=True)]
-    up = [max(0.0, clip_rate(spread.most, rounds) - value) for value, spread in zip(mean, spreads, strict=True)]
+    down = [max(0.0, value - low) for value, low in zip(mean, least, strict=True)]
+    up = [max(0.0, high - value) for value, high in zip(mean, most, strict=True)]
     look = style.look if line else {**style.look, "linestyle": "none"}
     widths: dict[str, Any] = {"linewidth": 0.9, "elinewidth": 1.1, "capsize": 1.8, "capthick": 0.9}
     ax.errorbar(places, mean, yerr=[down, up], **look, **widths, markersize=size, zorder=3)
-    holes = [(place, value) for place, value, is_hollow in zip(places, mean, hollow, strict=False) if is_hollow]
-    if holes:
+    holes = [(place, value) for (place, spread), value in zip(points, mean, strict=True) if spread.is_tuned_by_theory]
+    if hollow and holes:
         look = {"color": style.colour, "marker": style.marker, "markersize": size, "linestyle": "none"}
         ax.plot(*zip(*holes, strict=True), **look, markerfacecolor="white", markeredgewidth=0.9, zorder=4)

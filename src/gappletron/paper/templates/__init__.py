@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ def _environment() -> jinja2.Environment:
         count=lambda number: f"{number:,.0f}" if number >= 1000 else f"{number:.4g}",
         duration=_format_duration,
         label=label_learner,
+        data_uri=lambda content, kind: f"data:image/{kind};base64,{base64.b64encode(content).decode()}",
         listed=list_words,
         numbers=list_numbers,
         interval=_format_interval,

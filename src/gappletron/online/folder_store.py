@@ -6,8 +6,6 @@ whole. The end of the last segment may be torn by a kill or a power failure: wha
 never acknowledged, and is cut off when the folder is opened. Damage anywhere else is refused.
 """
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import errno
@@ -19,25 +17,25 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from numpy.typing import NDArray
 
 from gappletron.base import files
 from gappletron.base.errors import Unavailable, UserError
 from gappletron.online.store import Group, Log, Store
-from gappletron.play import saved
-from gappletron.play.saved import Rebuild
+from gappletron.play import archive
+from gappletron.play.archive import Rebuild
 
 T = TypeVar("T")
 
 MAGIC = b"gappletron log 1\n"
+# How a segment begins whose rows were replaced by hashes.
 COMPACTED = b"gappletron log 1c"
-"""How a segment begins whose rows were replaced by hashes."""
+# How a segment begins before which events are missing since a repair.
 REPAIRED = b"gappletron log 1r"
-"""How a segment begins before which events are missing since a repair."""
+# How many marks behind a torn frame are looked at.
 MOST_TRIES = 1024
-"""How many marks behind a torn frame are looked at."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FRAME = struct.Struct("<4sQIQI")
 MARK = b"\xf4gap"
@@ -78,9 +76,7 @@ class FolderLog(Log):
         with _explaining(self.folder):
             self._settings = _read_settings(self.folder) if self.folder.is_dir() else None
         if self._settings is None:
-            raise UserError(
-                f"there is no journal in {self.name!r}: name a folder that Online.open or gappletron serve made"
-            )
+            raise UserError(f"there is no journal in {self.name!r}: name a folder that Online.open made")
 
     def groups(self, start: int = 0) -> Iterator[Group]:
         return read_groups(self.folder, start)
@@ -89,7 +85,7 @@ class FolderLog(Log):
         return sorted(_numbered(self.folder, SNAPSHOT))
 
     def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        return saved.read(_snapshot(self.folder, at), kind, rebuilt)
+        return archive.read(_snapshot(self.folder, at), kind, rebuilt)
 
     def settings(self) -> dict[str, Any] | None:
         return self._settings
@@ -195,24 +191,17 @@ class FolderStore(FolderLog, Store):
         try:
             is_there = (self.folder if self._settings is None else self.folder / SETTINGS).exists()
         except OSError as error:  # the disk is gone, or may not be looked at
-            return (
-                f"the journal in {self.name!r} cannot be looked at ({error.strerror or error}), so nothing more is "
-                "stored: look after its disk"
-            )
+            return f"the journal in {self.name!r} cannot be looked at ({error.strerror or error}): look after its disk"
         with contextlib.suppress(OSError):  # closed: by close(), or another thread has begun the next segment just now
             is_there = is_there and os.fstat(self._tail.descriptor).st_nlink > 0
         if is_there:
             return None
-        return (
-            f"the journal in {self.name!r} was removed or moved while it was open, so nothing more can be stored: "
-            "bring it back, or restore it from a copy and open it again"
-        )
+        cure = "bring it back, or restore it from a copy and open it again"
+        return f"the journal in {self.name!r} was removed or moved while it was open: {cure}"
 
     def _check_open(self) -> None:
         if self._problem is not None:
-            raise Unavailable(
-                f"the journal in {self.name!r} {self._problem}: open the folder again (restart the server)"
-            )
+            raise Unavailable(f"the journal in {self.name!r} {self._problem}: open it again (restart the server)")
 
     def groups(self, start: int = 0) -> Iterator[Group]:
         return read_groups(self.folder, start, stop=self.count)
@@ -222,19 +211,14 @@ class FolderStore(FolderLog, Store):
         segments = _numbered(self.folder, SEGMENT)
         if self._settings is None:
             return self._new_segment(0)
+        cure = f"restore it from a copy, or go on from the newest snapshot: gappletron journal {self.name} --repair"
         if not segments or (min(segments) > 0 and _beginning(segments[min(segments)]) != REPAIRED):
-            raise UserError(
-                f"the log in {self.name!r} has lost its beginning, or all of it: restore the folder from a copy, or go "
-                f"on from the newest snapshot with: gappletron journal {self.name} --repair"
-            )
+            raise UserError(f"the log in {self.name!r} has lost its beginning, or all of it: {cure}")
         last = _Segment.read(*max(segments.items()))
         if last.is_damaged():
             raise last.damage()
         if last.stop < max(_numbered(self.folder, SNAPSHOT), default=0):
-            raise UserError(
-                f"the log in {self.name!r} ends before its newest snapshot, so events are missing: restore the folder "
-                f"from a copy, or go on from that snapshot with: gappletron journal {self.name} --repair"
-            )
+            raise UserError(f"the log in {self.name!r} ends before its newest snapshot: {cure}")
         # A process before this one may have closed itself after a failed synchronisation. Then the system may show
         # bytes that are not on the disk, and take them for written. Written again, they are part of the next one.
         return self._write_segment(last.path, last.data[: last.end] or MAGIC, last.stop)
@@ -264,7 +248,7 @@ class FolderStore(FolderLog, Store):
     # -------------------------------------------------------------------------------------------------------- snapshots
 
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        saved.write(_snapshot(self.folder, at), kind, header, arrays)
+        archive.write(_snapshot(self.folder, at), kind, header, arrays)
 
     def drop_snapshot(self, at: int) -> None:
         _snapshot(self.folder, at).unlink(missing_ok=True)
@@ -340,7 +324,7 @@ class _Segment:
         self.end, self.stop = 0, first
 
     @classmethod
-    def read(cls, first: int, path: Path) -> _Segment:
+    def read(cls, first: int, path: Path) -> Self:
         """Return a segment of which everything is read."""
         segment = cls(first, path)
         collections.deque(segment.groups(), maxlen=0)
@@ -373,7 +357,7 @@ class _Segment:
         """Return the error for what is not whole."""
         return UserError(
             f"the journal's file {str(self.path)!r} is damaged at byte {self.end:,}: restore the folder from a copy, "
-            f"or cut the log off there with: gappletron journal {self.path.parent!s} --repair"
+            f"or cut the log off there: gappletron journal {self.path.parent!s} --repair"
         )
 
 
@@ -436,7 +420,7 @@ def repair(folder: str | os.PathLike[str]) -> int:
 
 def _repaired(place: Path) -> int:
     for path in _numbered(place, SNAPSHOT).values():
-        if not saved.is_whole(path):
+        if not archive.is_whole(path):
             path.rename(_free_name(path))
     newest = max(_numbered(place, SNAPSHOT), default=0)
     stop, is_empty = 0, True
@@ -492,8 +476,7 @@ def _locked(folder: Path) -> int | None:
             return files.lock_file(folder / LOCK)
     except BlockingIOError:
         raise UserError(
-            f"the journal in {str(folder)!r} is open in another process (or twice in this one): close it there, or use "
-            "another folder"
+            f"the journal in {str(folder)!r} is open in another process (or twice in this one): close it there"
         ) from None
 
 
@@ -507,9 +490,7 @@ def _read_settings(folder: Path) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{str(path)!r} is damaged: restore it from a copy of the folder") from None
     if version != FORMAT:
-        raise UserError(
-            f"the journal in {str(folder)!r} was written by another version of gappletron: open it with that version"
-        )
+        raise UserError(f"the journal in {str(folder)!r} was written by another gappletron: open it with that version")
     return dict(found)
 
 
@@ -523,9 +504,7 @@ def _clear_beginning(folder: Path) -> None:
                 f"the folder {str(folder)!r} holds {path.name!r} and no journal: name an empty folder, or a new one"
             )
     if any(segments) or any(snapshots) or any(path.stat().st_size > len(MAGIC) for path in segments.values()):
-        raise UserError(
-            f"the journal in {str(folder)!r} has lost its file {SETTINGS!r}: restore it from a copy of the folder"
-        )
+        raise UserError(f"the journal in {str(folder)!r} has lost its file {SETTINGS!r}: restore it from a copy")
     for path in begun:
         path.unlink()
 
@@ -545,7 +524,5 @@ def _explaining(folder: Path) -> Iterator[None]:
     except BlockingIOError:
         raise
     except OSError as error:
-        raise UserError(
-            f"cannot use the folder {str(folder)!r} for a journal ({error.strerror or error}): name one that you can "
-            "write to"
-        ) from None
+        problem = error.strerror or error
+        raise UserError(f"cannot use the folder {str(folder)!r} ({problem}): name one that you can write to") from None

@@ -1,58 +1,44 @@
 """Who may ask: tokens, the names that a server without tokens answers to, and where it may listen."""
 
-from __future__ import annotations
-
 import hmac
 import ipaddress
 import os
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from gappletron.base.errors import UserError
 
+# Characters of a token: shorter ones can be guessed.
 LEAST_TOKEN = 16
-"""Characters of a token: shorter ones can be guessed."""
 
 
-class Access:
-    """The tokens that are accepted; without any, requests from this machine's own programs.
+def is_granted(header: str | None, tokens: Sequence[str]) -> bool:
+    """Whether an Authorization header has one of the tokens. All are compared, in a time that tells nothing.
 
-    A page of a stranger, open in a browser on this machine, can send requests to a local server. It cannot read the
-    answers, or send JSON, unless the server's name leads to this machine (DNS rebinding). So without tokens only the
-    names of this machine are answered to.
-
-    >>> access = Access(["0123456789abcdef"])
-    >>> access.is_granted("Bearer 0123456789abcdef"), access.is_granted("Bearer 0123456789abcdeg")
-    (True, False)
-    >>> Access().is_local("localhost:8080"), Access().is_local("evil.example")
+    >>> is_granted("Bearer 0123456789abcdef", ["0123456789abcdef"]), is_granted(None, ["0123456789abcdef"])
     (True, False)
     """
-
-    def __init__(self, tokens: Sequence[str] = ()) -> None:
-        self._tokens = [token.encode() for token in tokens]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether no token is needed."""
-        return not self._tokens
-
-    def is_granted(self, header: str | None) -> bool:
-        """Whether an Authorization header has one of the tokens. All are compared, in a time that tells nothing."""
-        if self.is_open:
-            return True
-        kind, _, given = (header or "").partition(" ")
-        matches = [hmac.compare_digest(given.strip().encode(), token) for token in self._tokens]
-        return kind.lower() == "bearer" and any(matches)
-
-    def is_local(self, host: str | None) -> bool:
-        """Whether a Host header is a name of this machine."""
-        name = (host or "").rpartition(":")[0] if _has_port(host or "") else (host or "")
-        return is_loopback(name.strip("[]"))
+    kind, _, given = (header or "").partition(" ")
+    matches = [hmac.compare_digest(given.strip().encode(), token.encode()) for token in tokens]
+    return kind.lower() == "bearer" and any(matches)
 
 
-def _has_port(host: str) -> bool:
-    return host.rpartition("]")[2].startswith(":") if host.startswith("[") else host.count(":") == 1
+def is_local(host: str | None) -> bool:
+    """Whether a Host header is a name of this machine.
+
+    A page of a stranger, open in a browser on this machine, can send requests to a local server. It cannot read the
+    answers, or send JSON, unless the server's name leads to this machine (DNS rebinding). So a server without tokens
+    answers only to the names of this machine.
+
+    >>> is_local("localhost:8080"), is_local("[::1]:8080"), is_local("evil.example")
+    (True, True, False)
+    """
+    try:
+        return is_loopback(urlsplit(f"//{host}").hostname or "")
+    except ValueError:  # brackets without an address
+        return False
 
 
 def is_loopback(host: str) -> bool:
@@ -86,7 +72,7 @@ def check_host(host: str, tokens: Sequence[str]) -> None:
 
 
 def read_tokens(path: str | PathLike[str]) -> list[str]:
-    """The tokens of a file, one in each line; empty lines and those that start with # are left out."""
+    """Return the tokens of a file, one in each line; empty lines and those that start with # are left out."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except PermissionError:

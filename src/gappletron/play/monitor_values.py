@@ -1,9 +1,7 @@
 """The values of a round: what the graph and the action tell of a mistake or a cost, before and after the label.
 
-The letters are those of the docs, page Monitoring, as in :mod:`gappletron.play.watch`.
+The letters are those of the docs, page Monitoring, as in :mod:`gappletron.play.monitor_state`.
 """
-
-from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple

@@ -14,8 +14,6 @@ Rounds belong to blocks of an eighth of the window, by their numbers. The last e
 ones are added up in a ninth: a window is the first eight slots, everything is all nine.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -29,21 +27,17 @@ from gappletron.graphs.graph import FeedbackGraph, GraphArrays
 from gappletron.kernel.pieces import Piece, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
-from gappletron.play.confidence import (
-    BETS,
-    DUE_UNIT,
-    LITTLE,
-    MUCH,
-    Bets,
-    bet,
-    bound_mean,
-    first_stake,
-    hidden_at_least,
-    hidden_at_most,
-    lose,
-    opened_in,
+from gappletron.play import confidence
+from gappletron.play.confidence import BETS, DUE_UNIT, LITTLE, MUCH, Bets
+from gappletron.play.monitor_values import (
+    Played,
+    find_value,
+    largest_x,
+    predicted_share,
+    range_at,
+    value_at,
+    weigh_hidden,
 )
-from gappletron.play.values import Played, find_value, largest_x, predicted_share, range_at, value_at, weigh_hidden
 
 # The slots: 0 to 7 for the blocks of a window, by the number of the block, and one for all rounds before the window.
 BLOCKS, OLDER, SLOTS = 8, 8, 9
@@ -76,7 +70,7 @@ POINTS, FIRST_STRIDE, COLUMNS = 256, 20, 12
 BEST_LOW, BEST_HIGH, BEST_END, LAST_LOW, LAST_HIGH, LAST_END, ALARM_SINCE = range(7)
 
 
-class Sight(NamedTuple):
+class WatchPlan(NamedTuple):
     """What a watch derives from a graph alone: the largest difference of costs of one action at two labels that it
     hides, and at any two labels (d for the policy, and for what does not depend on the action that is played); and for
     each action whether it shows any label.
@@ -91,27 +85,30 @@ class Watching(Piece, abstract=True):
     """The family of what is written down of every round; by default nothing."""
 
     def declare(self) -> Layout:
-        """What is kept; nothing by default."""
+        """Return what is remembered; nothing by default."""
         return {}
 
-    def sight(self, graph: FeedbackGraph) -> Any:
-        """What the methods below need to know of a graph."""
+    def plan(self, graph: FeedbackGraph) -> Any:
+        """Return what the methods below need to know of a graph."""
         return ()
+
+    def check_state(self, saved: Mapping[str, NDArray[Any]], rounds: int) -> None:
+        """Refuse a saved state with numbers that compiled code would take for places in arrays, where they are none."""
 
     @compiled
     def open_round(self, watched: Any, at: int, now: float) -> None:
-        """Before round number `at`: end a block, and draw a point of the curve, where it is time."""
+        """End a block, and draw a point of the curve, where it is time before round number `at`."""
 
     @compiled
-    def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
+    def note_action(self, watched: Any, plan: Any, graph: GraphArrays, played: Played) -> None:
         """Note the action of a round whose feedback comes later; judge the round if the action shows nothing."""
 
     @compiled
-    def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
+    def note_feedback(self, watched: Any, plan: Any, graph: GraphArrays, played: Played, label: int) -> None:
         """Note the feedback of a round: its label, or -1 where the action hid it."""
 
     @compiled
-    def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
+    def note_round(self, watched: Any, plan: Any, graph: GraphArrays, played: Played, label: int) -> None:
         """Note the action and the feedback of a round at once."""
 
 
@@ -143,7 +140,7 @@ class Watch(Watching):
         number(self.alpha, "Watch's alpha", above=0.0, most=0.5)
 
     def declare(self) -> Layout:
-        """The state; its axes are explained by the constants of this module."""
+        """Return the state; its axes are explained by the constants of this module."""
         whole_numbers: dict[str, Any] = {"dtype": np.int64, "least": 0}
         return {
             "place": Field(3, dtype=np.int64, fill=-1, least=-1),
@@ -177,7 +174,15 @@ class Watch(Watching):
             "outside": Scratch(BETS),
         }
 
-    def sight(self, graph: FeedbackGraph) -> Sight:
+    def check_state(self, saved: Mapping[str, NDArray[Any]], rounds: int) -> None:
+        block, first, since = saved["place"].tolist()
+        points, halvings = saved["drawn"].tolist()
+        size, begun = self.window // BLOCKS, block >= 0
+        fits = begun and since < rounds and first == since // size and block == (rounds - 1) // size
+        if (begun and not fits) or (not begun and max(first, since) >= 0) or points >= POINTS or halvings > 50:
+            raise UserError("the watch does not fit the number of rounds: the file is damaged, load an older copy")
+
+    def plan(self, graph: FeedbackGraph) -> WatchPlan:
         scale = own_scale = 1.0
         if graph.has_costs:
             hidden = np.ma.masked_array(graph.costs, graph.visible)
@@ -185,7 +190,7 @@ class Watch(Watching):
             scale = float((graph.costs.max(axis=1) - graph.costs.min(axis=1)).max())
         shows = np.ascontiguousarray(graph.visible.any(axis=1))
         shows.flags.writeable = False
-        return Sight(own_scale, scale, shows)
+        return WatchPlan(own_scale, scale, shows)
 
     def open_round(self, watched: Any, at: int, now: float) -> None:
         block = at // (self.window // BLOCKS)
@@ -200,34 +205,34 @@ class Watch(Watching):
         if at % stride == 0 and at > watched.place[SINCE]:
             draw_point(watched, at, now, self.alpha)
 
-    def note_action(self, watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
-        count_action(watched, sight, graph, played)
+    def note_action(self, watched: Any, plan: Any, graph: GraphArrays, played: Played) -> None:
+        count_action(watched, plan, graph, played)
         slot = find_slot(watched, self.window, played.at)
-        if sight.shows[played.action]:
-            wait(watched, sight, graph, slot, played, 1)
+        if plan.shows[played.action]:
+            wait(watched, plan, graph, slot, played, 1)
         else:
-            judge(watched, sight, graph, slot, played, -1)
+            judge(watched, plan, graph, slot, played, -1)
 
-    def note_feedback(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
+    def note_feedback(self, watched: Any, plan: Any, graph: GraphArrays, played: Played, label: int) -> None:
         at, action, since = played.at, played.action, watched.place[SINCE]
         seen = label >= 0 and graph.visible[action, label]
-        if since < 0 or at < since or not sight.shows[action]:
+        if since < 0 or at < since or not plan.shows[action]:
             return  # of before the watch, or judged when the action was played
         if graph.revealing[action] and not seen:
             return  # the label is of a class that was added since: it is none of the round's
         slot = find_slot(watched, self.window, at)
-        wait(watched, sight, graph, slot, played, -1)
-        judge(watched, sight, graph, slot, played, label if seen else -1)
+        wait(watched, plan, graph, slot, played, -1)
+        judge(watched, plan, graph, slot, played, label if seen else -1)
 
-    def note_round(self, watched: Any, sight: Any, graph: GraphArrays, played: Played, label: int) -> None:
-        count_action(watched, sight, graph, played)
-        judge(watched, sight, graph, find_slot(watched, self.window, played.at), played, label)
+    def note_round(self, watched: Any, plan: Any, graph: GraphArrays, played: Played, label: int) -> None:
+        count_action(watched, plan, graph, played)
+        judge(watched, plan, graph, find_slot(watched, self.window, played.at), played, label)
 
 
-def watch_of(given: Any) -> Watching:
+def find_watch(given: Any) -> Watching:
     """Return the watch that an argument means: None and False are none, True is the default one.
 
-    >>> watch_of(True), watch_of(None)
+    >>> find_watch(True), find_watch(None)
     (Watch(window=10000, alpha=0.05), NoWatch())
     """
     if given is None or given is False:
@@ -237,19 +242,6 @@ def watch_of(given: Any) -> Watching:
     if not isinstance(given, Watching):
         raise UserError(f"{given!r} is not a watch: give True, None or Watch(window=10_000)")
     return given
-
-
-def check_saved(watch: Watching, saved: Mapping[str, NDArray[Any]], rounds: int) -> None:
-    """Refuse saved numbers that compiled code would take for places in arrays, where they are none."""
-    if not isinstance(watch, Watch):
-        return
-    block, first, since = saved["place"].tolist()
-    points, halvings = saved["drawn"].tolist()
-    size = watch.window // BLOCKS
-    begun = block >= 0
-    fits = begun and since < rounds and first == since // size and block == (rounds - 1) // size
-    if (begun and not fits) or (not begun and max(first, since) >= 0) or points >= POINTS or halvings > 50:
-        raise UserError("the watch does not fit the number of rounds: the file is damaged, load an older copy")
 
 
 # ------------------------------------------------------------------------------------------------------- the quantities
@@ -279,7 +271,7 @@ def class_bets(watched: Any, k: int, who: int, value: int) -> Bets:
 
 
 @helper
-def count_action(watched: Any, sight: Any, graph: GraphArrays, played: Played) -> None:
+def count_action(watched: Any, plan: Any, graph: GraphArrays, played: Played) -> None:
     """Count the decision of the present round; from the first graph with costs on, costs are kept apart."""
     if graph.has_costs and watched.costly[0] == 0:
         begin_costs(watched)
@@ -289,15 +281,15 @@ def count_action(watched: Any, sight: Any, graph: GraphArrays, played: Played) -
     watched.actions[played.action] += 1
     if watched.costly[0] > 0:
         for who in range(2):
-            note_scale(watched.scales[slot, who], find_scale(sight, graph, played.own, who == POLICY, True))
+            note_scale(watched.scales[slot, who], find_scale(plan, graph, played.own, who == POLICY, True))
 
 
 @helper
-def find_scale(sight: Any, graph: GraphArrays, own: Floats, is_policy: bool, by_cost: bool) -> float:
-    """d: no two values of a round that look the same from the action played differ by more."""
+def find_scale(plan: Any, graph: GraphArrays, own: Floats, is_policy: bool, by_cost: bool) -> float:
+    """Return d: no two values of a round that look the same from the action played differ by more."""
     if not by_cost or not graph.has_costs:
         return 1.0
-    return sight.own_scale if is_policy and own.size == 0 else sight.scale
+    return plan.own_scale if is_policy and own.size == 0 else plan.scale
 
 
 @helper
@@ -326,10 +318,10 @@ def begin_costs(watched: Any) -> None:
 
 
 @seldom
-def wait(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played, sign: int) -> None:
+def wait(watched: Any, plan: Any, graph: GraphArrays, slot: int, played: Played, sign: int) -> None:
     """Add to what may be hidden, or lost, in rounds that wait for feedback; or (sign -1) take it away."""
     action, largest = played.action, largest_x(graph, played.probabilities)
-    first = first_stake(largest)
+    first = confidence.first_stake(largest)
     if first < BETS:
         watched.due[slot, first] += sign * math.ceil(largest * DUE_UNIT)
     if graph.revealing[action]:
@@ -338,7 +330,7 @@ def wait(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played
         value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
         low, high = range_at(graph, value, action, played.greedy)
         if high > low:
-            scale = find_scale(sight, graph, played.own, q % 2 == 0, q >= POLICY_COST)
+            scale = find_scale(plan, graph, played.own, q % 2 == 0, q >= POLICY_COST)
             watched.waiting[slot, q] += sign * math.ceil((high - low) / scale * UNIT)
     for k in range(graph.visible.shape[1]):
         if not graph.visible[action, k]:
@@ -349,17 +341,17 @@ def wait(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played
 
 
 @seldom
-def judge(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Played, label: int) -> None:
+def judge(watched: Any, plan: Any, graph: GraphArrays, slot: int, played: Played, label: int) -> None:
     """Take in what is known of a round: its label, or -1, that the action hid it. The bets on the hidden excess itself
     are from the first stake on.
     """
     watched.counts[slot, JUDGED] += 1
     watched.counts[slot, SEEN] += label >= 0
-    first = first_stake(largest_x(graph, played.probabilities))
+    first = confidence.first_stake(largest_x(graph, played.probabilities))
     for q in range(4 if watched.costly[0] > 0 else 2):
         value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
         sums, wealth, logs = watched.sums[slot, q], watched.wealth[slot], watched.logs[slot]
-        scale = find_scale(sight, graph, played.own, value.is_policy, value.by_cost)
+        scale = find_scale(plan, graph, played.own, value.is_policy, value.by_cost)
         if label < 0:
             low, high = range_at(graph, value, played.action, played.greedy)
             sums[KNOWN_LOW] += low
@@ -374,16 +366,15 @@ def judge(watched: Any, sight: Any, graph: GraphArrays, slot: int, played: Playe
             excess, saving = weigh_hidden(graph, value, played, label)
             if excess > 0.0:
                 sums[HIDDEN] += excess
-                bet(wealth[2 * q + MUCH], logs[2 * q + MUCH], excess / scale)
-                lose(watched.losses[slot, q], watched.loss_logs[slot, q], excess / scale, first)
-            if saving > 0.0:
-                bet(wealth[2 * q + LITTLE], logs[2 * q + LITTLE], saving / scale)
+                confidence.bet(wealth[2 * q + MUCH], logs[2 * q + MUCH], excess / scale)
+                confidence.lose(watched.losses[slot, q], watched.loss_logs[slot, q], excess / scale, first)
+            confidence.bet(wealth[2 * q + LITTLE], logs[2 * q + LITTLE], saving / scale)
     judge_classes(watched, graph, first, played, label)
 
 
 @helper
 def judge_classes(watched: Any, graph: GraphArrays, first: int, played: Played, label: int) -> None:
-    """The same for the values 1[y = k, missed] and 1[y = k, hit] of every class k. Their least values are 0."""
+    """Take in the values 1[y = k, missed] and 1[y = k, hit] of every class k likewise. Their least values are 0."""
     sums, K, seen = watched.class_sums, graph.visible.shape[1], 1.0 * (label >= 0)
     count_prediction(sums[played.greedy, GREEDY], 1.0, seen)
     if played.own.size > 0:
@@ -417,9 +408,9 @@ def count_prediction(sums: Floats, share: float, seen: float) -> None:
 
 @helper
 def bet_on_classes(watched: Any, graph: GraphArrays, first: int, played: Played, label: int) -> None:
-    """The bets of a round whose label was seen: on hidden labels of its class, and against those of the others."""
+    """Bet in a round whose label was seen: on hidden labels of its class, and against those of the others."""
     probabilities = played.probabilities
-    propensity = hide(watched, graph, probabilities, label)
+    propensity = weigh_hiding(watched, graph, probabilities, label)
     if watched.hiding[label] <= 0.0:
         return
     for k in range(graph.visible.shape[1]):
@@ -435,16 +426,18 @@ def bet_on_classes(watched: Any, graph: GraphArrays, first: int, played: Played,
                 for value in (MISSES, HITS):
                     x = hit if value == HITS else max(0.0, hiding - hit)
                     process = 2 * value + (MUCH if k == label else LITTLE)
-                    bet(watched.class_wealth[k, who, process], watched.class_logs[k, who, process], x)
+                    confidence.bet(watched.class_wealth[k, who, process], watched.class_logs[k, who, process], x)
                     if k == label:
                         watched.class_sums[k, who, MISSED_HIDDEN + value] += x
-                        lose(watched.class_losses[k, who, value], watched.class_loss_logs[k, who, value], x, first)
+                        confidence.lose(
+                            watched.class_losses[k, who, value], watched.class_loss_logs[k, who, value], x, first
+                        )
 
 
 @helper
-def hide(watched: Any, graph: GraphArrays, probabilities: Floats, label: int) -> float:
-    """The propensity of the label; and in `watched.hiding`, for every class k, the probability of an action that hides
-    both the label and k.
+def weigh_hiding(watched: Any, graph: GraphArrays, probabilities: Floats, label: int) -> float:
+    """Return the propensity of the label; fill `watched.hiding`, for every class k, with the probability of an action
+    that hides both the label and k.
     """
     hiding, propensity = watched.hiding, 0.0
     K = graph.visible.shape[1]
@@ -477,8 +470,10 @@ def bound_class_total(watched: Any, k: int, who: int, value: int, level: float) 
     """Return how many labels of class k were missed, or hit, in the judged rounds, at least and at most."""
     known = watched.class_sums[k, who, MISSED + value]
     bets, waiting = class_bets(watched, k, who, value), watched.class_waiting[k, who, value] / UNIT
-    low = known + max(0.0, hidden_at_least(bets, 1, level, watched) - waiting)
-    high = known + hidden_at_most(bets, 1, watched.due, opened_in(bets, 1), waiting, level, watched)
+    low = known + max(0.0, confidence.hidden_at_least(bets, 1, level, watched) - waiting)
+    high = known + confidence.hidden_at_most(
+        bets, 1, watched.due, confidence.sum_opened(bets, 1), waiting, level, watched
+    )
     return min(low, high), high
 
 
@@ -500,15 +495,17 @@ def bound_total(watched: Any, q: int, slots: int, level: float) -> tuple[float, 
     """Return two numbers between which the sum of a quantity over the judged rounds of the first slots lies."""
     known_low, known_high = sum_slots(watched, q, KNOWN_LOW, slots), sum_slots(watched, q, KNOWN_HIGH, slots)
     bets = quantity_bets(watched, q)
-    opened = opened_in(bets, slots)
+    opened = confidence.sum_opened(bets, slots)
     if opened == 0.0:
         return known_low, known_low  # nothing is hidden in rounds that were judged
     least_scale, most_scale = bound_scale(watched, q, slots)
     waiting = 0.0  # what may be hidden in rounds that wait
     for slot in range(slots):
         waiting += watched.waiting[slot, q] / UNIT
-    low = known_low + max(0.0, hidden_at_least(bets, slots, level, watched) * least_scale - waiting * most_scale)
-    hidden = hidden_at_most(bets, slots, watched.due[:slots], opened, waiting, level, watched)
+    low = known_low + max(
+        0.0, confidence.hidden_at_least(bets, slots, level, watched) * least_scale - waiting * most_scale
+    )
+    hidden = confidence.hidden_at_most(bets, slots, watched.due[:slots], opened, waiting, level, watched)
     high = min(known_low + hidden * most_scale, known_high - (opened - hidden) * least_scale)
     high = max(high, known_low)
     return min(low, high), high
@@ -534,7 +531,7 @@ def draw_point(watched: Any, at: int, now: float, alpha: float) -> None:
 
 @helper
 def fill_point(watched: Any, point: int, at: int, now: float, alpha: float) -> None:
-    """What is known before round `at`, as a point of the curve; what is not known is -1."""
+    """Write what is known before round `at` as a point of the curve; what is not known is -1."""
     judged, seen = watched.counts[:, JUDGED].sum(), watched.counts[:, SEEN].sum()
     watched.curve[point, 0] = at
     watched.curve[point, 1] = now
@@ -615,11 +612,11 @@ def look_for_drift(watched: Any, at: int, alpha: float) -> None:
     level = math.log(4.0 / share_alpha(alpha, start))
     rounds = 1.0 * watched.counts[:BLOCKS, DECIDED].sum()
     unjudged = rounds - watched.counts[:BLOCKS, JUDGED].sum()
-    hidden = hidden_at_least(quantity_bets(watched, GREEDY_ERROR), BLOCKS, level, watched)
+    hidden = confidence.hidden_at_least(quantity_bets(watched, GREEDY_ERROR), BLOCKS, level, watched)
     least = sum_slots(watched, GREEDY_ERROR, KNOWN_LOW, BLOCKS) + hidden
     most = bound_total(watched, GREEDY_ERROR, BLOCKS, level)[1] + unjudged
-    low = bound_mean(min(least, rounds), rounds, level, 1.0)
-    high = bound_mean(most, rounds, level, -1.0)
+    low = confidence.bound_mean(min(least, rounds), rounds, level, 1.0)
+    high = confidence.bound_mean(most, rounds, level, -1.0)
 
     earlier, alarm, slot = watched.earlier, watched.alarm, last % BLOCKS
     if earlier[slot, 1] < alarm[BEST_HIGH] or (alarm[BEST_HIGH] < 0.0 and earlier[slot, 1] <= 1.0):

@@ -1,0 +1,385 @@
+"""What a model is, what it takes, and how it is stored (:mod:`gappletron.play.archive`)."""
+
+import copy
+import dataclasses
+import functools
+import io
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gappletron.base.checks import Label, whole
+from gappletron.base.errors import KeyReused, SpentReceipt, UserError
+from gappletron.data.arrays import check_sparse
+from gappletron.data.records.encoder import Encoder
+from gappletron.data.stream import MOST_FEATURES
+from gappletron.data.vectors import Vectors, sparse_parts
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.compiling import list_classes
+from gappletron.kernel.numerics import UNSEEN_LABEL
+from gappletron.kernel.pieces import Piece
+from gappletron.kernel.types import Vector
+from gappletron.learners.learner import Learner
+from gappletron.online.journal import Journal
+from gappletron.online.receipts import UNSEEN, Receipt, Receipts, Session, Unseen, WaitingLimits
+from gappletron.play import archive
+from gappletron.play.options import Options, PlayerOptions
+from gappletron.play.player import Player
+from gappletron.play.turns import ACTION, Turn, check_turn
+
+FIRST_FEATURES = 1024
+# The kind of a file.
+FORMAT = "gappletron.Online"
+# Characters in the name of a session.
+MOST_NAME = 100
+# Past sessions whose receipts are told from those of other models.
+MOST_SESSIONS = 256
+# So many rows are played together; below that, holding signals back takes longer.
+TOGETHER = 32
+# How many answers are kept, and how much memory they may take; beyond that the oldest are dropped.
+MOST_ANSWERS, MOST_BYTES = 100_000, 2**26
+# Bytes in a key and in a fingerprint.
+MOST_KEY, MOST_FINGERPRINT = 255, 64
+DAMAGED = "a waiting receipt does not fit the model: the file is damaged"
+
+
+class SavedPlayer(Player):
+    """A player whose pickles, and copies, are the bytes of a saved model: nothing in them can run code."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(SavedPlayer.from_bytes, pieces=list_classes(self.learner)), (self.to_bytes(),)
+
+
+class Answers:
+    """The last answers to requests by their idempotency keys: one that is repeated gets the same answer again.
+
+    >>> answers = Answers()
+    >>> answers.put("key 1", b"fingerprint", b"the answer")
+    >>> answers.find("key 1", b"fingerprint"), answers.find("key 2", b"fingerprint")
+    (b'the answer', None)
+    """
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
+        self.nbytes = 0
+
+    def __copy__(self) -> Self:
+        copied = type(self)()
+        copied._found, copied.nbytes = self._found.copy(), self.nbytes
+        return copied
+
+    def find(self, key: str, fingerprint: bytes) -> bytes | None:
+        """Return the answer to the request with this key and fingerprint; None where there is none."""
+        _check_key(key, fingerprint)
+        known, answer = self._found.get(key, (fingerprint, None))
+        if known != fingerprint:
+            raise KeyReused("this idempotency key was used for another request: use a new key for each request")
+        return answer
+
+    def put(self, key: str, fingerprint: bytes, answer: bytes) -> None:
+        """Keep an answer; the oldest are dropped where there are too many."""
+        _check_key(key, fingerprint)
+        if not isinstance(answer, bytes):
+            raise UserError(f"an answer must be bytes, not {type(answer).__name__}: encode it first")
+        if key in self._found:
+            self.nbytes -= _size(key, self._found.pop(key))
+        self._found[key] = (fingerprint, answer)
+        self.nbytes += _size(key, (fingerprint, answer))
+        while len(self._found) > MOST_ANSWERS or (self.nbytes > MOST_BYTES and len(self._found) > 1):
+            self.nbytes -= _size(*self._found.popitem(last=False))
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the answers for a file."""
+        rows = [(key.encode(), *found) for key, found in self._found.items()]
+        sizes = np.array([[len(part) for part in row] for row in rows], np.int64).reshape(len(rows), 3)
+        return {
+            "answers.sizes": sizes,
+            "answers.bytes": np.frombuffer(b"".join(part for row in rows for part in row), np.uint8),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the answers of a file, checked."""
+        answers = cls()
+        sizes, data = arrays["answers.sizes"], arrays["answers.bytes"]
+        is_right = sizes.dtype == np.int64 and sizes.shape[1:] == (3,) and data.dtype == np.uint8
+        if not is_right or len(sizes) > MOST_ANSWERS or (sizes < 0).any() or int(sizes.sum()) != data.size:
+            raise UserError("the answers under idempotency keys are damaged")
+        source = io.BytesIO(data.tobytes())
+        for row in sizes.tolist():
+            key, fingerprint, answer = (source.read(size) for size in row)
+            answers.put(key.decode(), fingerprint, answer)
+        return answers
+
+
+def _check_key(key: Any, fingerprint: Any) -> None:
+    if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= MOST_KEY or not key.isprintable():
+        raise UserError(
+            f"an idempotency key must be a printable text of 1 to {MOST_KEY} bytes: use a random one, such as a UUID"
+        )
+    if not isinstance(fingerprint, bytes) or len(fingerprint) > MOST_FINGERPRINT:
+        raise UserError(f"a fingerprint must be at most {MOST_FINGERPRINT} bytes: give a hash of the request")
+
+
+def _size(key: str, found: tuple[bytes, bytes]) -> int:
+    return len(key) + len(found[0]) + len(found[1]) + 200  # what Python needs for the objects
+
+
+@dataclass
+class Contents:
+    """What a model is: :class:`gappletron.Online` adds a lock, and :mod:`gappletron.online.transitions` change it.
+
+    `marks` are places in the log of its journal with the number of rounds up to there.
+    """
+
+    player: Player
+    encoder: Encoder | None
+    receipts: Receipts
+    answers: Answers = field(default_factory=Answers)
+    marks: list[tuple[int, int]] = field(default_factory=list)
+    journal: Journal | None = None
+
+    @classmethod
+    def make(
+        cls,
+        learner: Learner | str = "auto",
+        graph: FeedbackGraph | None = None,
+        features: int | str = "grow",
+        encoder: Encoder | None = None,
+        **options: Any,
+    ) -> Self:
+        """Return a new model with the arguments of :class:`gappletron.Online`."""
+        if graph is None:
+            raise UserError(
+                "there is no feedback graph: say what is seen after which prediction, for example "
+                "graph=FeedbackGraph.filtering(['ham', 'spam']), where only what is predicted as ham is looked at"
+            )
+        chosen = Options.parse(options)
+        limit = whole(chosen.feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
+        first: Any = features
+        grows, rows = False, "vectors"
+        if encoder is not None:
+            if not isinstance(encoder, Encoder):
+                raise UserError(f"{encoder!r} is not an encoder: give Encoder(), or one with your columns")
+            if features not in ("grow", encoder.features):
+                raise UserError(f"features={features!r} was given beside an encoder: say it in Encoder(features=...)")
+            first, rows = encoder.features, "records"
+        elif features == "grow":
+            grows, first = True, min(FIRST_FEATURES, limit)
+        elif isinstance(features, str):
+            raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
+        own = {each.name: getattr(chosen, each.name) for each in dataclasses.fields(PlayerOptions)}
+        player = Player(learner, graph, first, rows=rows, **own)
+        if grows:
+            player.feature_limit = limit
+        return cls(player, encoder, Receipts(0, WaitingLimits.select(chosen)))
+
+    def copy(self) -> Self:
+        """Return a copy that shares nothing that changes; its marks are those of no journal."""
+        return type(self)(copy.copy(self.player), self.encoder, self.receipts.copy(), copy.copy(self.answers))
+
+    # ------------------------------------------------------------------------------------------ what comes from outside
+
+    def check_row(self, x: Any) -> Vector:
+        """Return a row or a record as a checked vector."""
+        return self.player.check(x) if self.encoder is None else self.encoder.vector(x)
+
+    def check_row_to_predict(self, x: Any) -> Vector:
+        """Return a row or a record as a checked vector; a growing model takes indices that it will never have."""
+        if self.player.feature_limit is None:
+            return self.check_row(x)
+        return self.player.checker.vector(tuple(sparse_parts(x, None)), MOST_FEATURES)
+
+    def check_rows(self, X: Any) -> list[Vector] | Vectors:
+        """Return many rows as checked vectors: few as single ones, many together. An error names the row.
+
+        :param X: rows, a sparse matrix, or with an encoder a table.
+        """
+        is_table = hasattr(X, "tocsr") or (self.encoder is not None and hasattr(X, "columns"))
+        rows: Any = X if is_table else list(X)
+        if self.encoder is not None and (is_table or len(rows) >= TOGETHER):
+            encoded = _encode(self.encoder, rows)
+            return encoded if encoded.squared.size >= TOGETHER else encoded.each()
+        if is_table:
+            rows = X.tocsr()
+            together = self.player.check_many(rows) if rows.shape[0] >= TOGETHER else None
+            if together is not None:
+                return together
+            check_sparse(rows)
+            rows = [(rows.indices[a:b], rows.data[a:b]) for a, b in itertools.pairwise(rows.indptr.tolist())]
+        if len(rows) == 1:
+            return [self.check_row(rows[0])]
+        vectors = [_name_row(place, self.check_row, x) for place, x in enumerate(rows)]
+        return vectors if len(vectors) < TOGETHER else Vectors.join(vectors)
+
+    def encode_rows(self, X: Any) -> Any:
+        """Return a batch of records as checked vectors; other batches as they are."""
+        return X if self.encoder is None or isinstance(X, Vectors) else self.encoder.vectors(X)
+
+    def check_label(self, receipt: Receipt, label: Label | Unseen) -> int:
+        """Return the position of a label that the action of a receipt reveals, or -1 for UNSEEN."""
+        turn, own = receipt.turn, self.player.graph
+        graph, action = turn.graph, int(turn.record.item(ACTION))
+        if label is UNSEEN:
+            # A class that was added since the action is one that the action did not reveal.
+            if graph.arrays.revealing.item(action) and graph.n_classes == own.n_classes:
+                raise UserError(
+                    f"the action {receipt.action!r} reveals every label, so there is one to learn: give it, or forget "
+                    "the receipt if the label will never be known"
+                )
+            return UNSEEN_LABEL
+        position = own.class_index(label)
+        if position >= graph.n_classes or not graph.visible.item(action, position):
+            added = ", which was added later" if position >= graph.n_classes else ""
+            raise UserError(
+                f"the action {receipt.action!r} does not reveal the label {label!r}{added}, so learning from it would "
+                'be biased: pass UNSEEN (over HTTP, "unseen": true)'
+            )
+        return position
+
+    def check_feedback(self, feedback: Iterable[tuple[Receipt | str, Label | Unseen]]) -> list[tuple[Receipt, int]]:
+        """Return the receipts of much feedback with the positions of their labels; each may stand there once."""
+        found: dict[int, tuple[Receipt, int]] = {}
+        for given, label in feedback:
+            receipt = self.receipts.find(given, self.player)
+            if receipt.serial in found:
+                raise SpentReceipt(f"the receipt {receipt.id!r} stands twice in the feedback: feedback counts once")
+            found[receipt.serial] = receipt, self.check_label(receipt, label)
+        return list(found.values())
+
+    # -------------------------------------------------------------------------------------------------------- as a file
+
+    def describe(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return everything that the model is, as a JSON-ready header and named arrays."""
+        header, arrays = self.player.engine.describe()
+        receipts = self.receipts
+        graphs, waiting = _write_receipts(self)
+        header |= {
+            "sessions": [*receipts.past.values(), receipts.session._replace(stop=self.player.rounds)],
+            "pending": receipts.limits,
+            "feature_limit": self.player.feature_limit,
+            "encoder": None if self.encoder is None else self.encoder.to_dict(),
+            "graphs": graphs,
+            "marks": list(self.marks),
+        }
+        return header, arrays | waiting | self.answers.to_arrays()
+
+    def compare(self) -> dict[str, Any]:
+        """Return everything that the model is, by name; times and sessions, in which equal models differ, are left
+        out.
+        """
+        header, arrays = self.describe()
+        del header["sessions"], header["marks"], header["now"], arrays["times"]
+        return header | {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
+
+    @classmethod
+    def build(cls, pieces: Iterable[type[Piece]], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the model of :meth:`describe`, checked; `pieces` are classes that its learner is made of."""
+        player = Player.build(header, arrays, pieces)
+        limit = header["feature_limit"]
+        if limit is not None:
+            player.feature_limit = whole(limit, "feature_limit", least=player.features, most=MOST_FEATURES)
+        encoder = None if header["encoder"] is None else Encoder.from_dict(header["encoder"])
+        if encoder is not None and (encoder.features != player.features or limit is not None):
+            raise UserError("the encoder does not fit the number of features: the file is damaged")
+        marks = [(whole(at, "a mark"), whole(rounds, "a mark")) for at, rounds in header["marks"]]
+        return cls(player, encoder, _read_receipts(header, arrays, player), Answers.from_arrays(arrays), marks)
+
+
+def _encode(encoder: Encoder, records: Any) -> Vectors:
+    """Return many records as checked vectors; an error names the record."""
+    try:
+        return encoder.vectors(records)
+    except UserError:
+        for place, record in enumerate(records if isinstance(records, list) else ()):
+            _name_row(place, encoder.vector, record)
+        raise
+
+
+def _name_row(place: int, check: Callable[[Any], Vector], row: Any) -> Vector:
+    """Return what a check of one row of many returns; its error says which row it is."""
+    try:
+        return check(row)
+    except UserError as error:
+        raise error.at(f"row {place}") from None
+
+
+# ------------------------------------------------------------------------------------------------------------- receipts
+
+
+def _write_receipts(model: Contents) -> tuple[list[Any], dict[str, NDArray[Any]]]:
+    """Return the waiting receipts for a file: their graphs other than the model's own, as JSON, and named arrays.
+
+    A model may have a million of them, and nobody can use it meanwhile: so their records are written as they are.
+    """
+    receipts, own = model.receipts.waiting, model.player.graph
+    turns = [receipt.turn for receipt in receipts]
+    graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not own))
+    places = {graph: place for place, graph in enumerate(graphs)}
+    arrays: dict[str, NDArray[Any]] = {}
+    for graph, place in places.items():
+        arrays |= archive.graph_arrays(graph, f".{place}")
+    arrays |= {
+        "receipts.records": np.concatenate([np.zeros(0), *(turn.record for turn in turns)]),
+        "receipts.sizes": np.array([turn.record.size for turn in turns], np.int64),
+        "receipts.graphs": np.array([-1 if turn.graph is own else places[turn.graph] for turn in turns], np.int64),
+        "times": np.array([receipt.time for receipt in receipts], np.float64),
+    }
+    return [archive.describe_graph(graph) for graph in graphs], arrays
+
+
+def _read_receipts(header: dict[str, Any], arrays: dict[str, NDArray[Any]], player: Player) -> Receipts:
+    """Return the receipts of a file, checked; those issued from now on have a session of their own."""
+    receipts = Receipts(player.rounds, WaitingLimits.check(*header["pending"]))
+    past = _check_sessions(header["sessions"], player.rounds)
+    for serial, turn, issued in _read_turns(header["graphs"], arrays, player, receipts.limits.pending):
+        session = next((each.name for each in past if each.first <= serial < each.stop), None)
+        if session is None:
+            raise UserError("a waiting receipt belongs to no session: the file is damaged")
+        receipts.add(Receipt(session, serial, turn, issued))
+    needed = {receipt.session for receipt in receipts.pending.values()}
+    kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
+    receipts.past = {each.name: each for each in kept}
+    return receipts
+
+
+def _check_sessions(rows: list[Any], rounds: int) -> list[Session]:
+    """Return the sessions of a file that gave out receipts, checked."""
+    found = [Session(*row) for row in rows]
+    names = {session.name for session in found}
+    bounds = [0, *itertools.chain(*(session[1:] for session in found))]
+    if not all(isinstance(name, str) and 0 < len(name) <= MOST_NAME for name in names) or len(names) < len(found):
+        raise UserError("the sessions share a name, or have none: the file is damaged")
+    if not all(type(bound) is int for bound in bounds) or bounds != sorted(bounds) or bounds[-1] != rounds or not found:
+        raise UserError("the sessions do not fit the number of rounds: the file is damaged")
+    # One that issued nothing is of no use, but the last may have issued receipts after it was saved.
+    return [session for session in found if session.stop > session.first or session is found[-1]]
+
+
+def _read_turns(
+    headers: list[Any], arrays: dict[str, NDArray[Any]], player: Player, most: int
+) -> Iterator[tuple[int, Turn, float]]:
+    """Return the serial numbers, turns and times of the waiting receipts of a file, checked."""
+    graphs = [player.graph, *(archive.build_graph(about, arrays, f".{place}") for place, about in enumerate(headers))]
+    if not all(graph.may_precede(player.graph) for graph in graphs):
+        raise UserError(DAMAGED)
+    kinds = {"receipts.records": "float64", "receipts.sizes": "int64", "receipts.graphs": "int64", "times": "float64"}
+    records, sizes, places, times = (arrays[name] for name in kinds)
+    if any(arrays[name].dtype != kind or arrays[name].ndim != 1 for name, kind in kinds.items()):
+        raise UserError(DAMAGED)
+    if sizes.size > most or (sizes <= 0).any() or records.size != sizes.sum() or not np.isfinite(times).all():
+        raise UserError(DAMAGED)
+    by_score = type(player.learner).choice is Learner.choice
+    width, least = player.engine.state.sizes.features, 0
+    parts = np.split(records, np.cumsum(sizes)[:-1]) if sizes.size else []
+    for record, place, time in zip(parts, places.tolist(), times.tolist(), strict=True):
+        turn = Turn(graphs[whole(place, "a graph", least=-1, most=len(headers) - 1) + 1], width, record.copy())
+        if not check_turn(turn) or time < 0.0 or (by_score and int(np.argmax(turn.scores)) != turn.greedy):
+            raise UserError(DAMAGED)
+        least = whole(turn.round, "a serial", least=least, most=player.rounds - 1) + 1
+        yield turn.round, turn, time

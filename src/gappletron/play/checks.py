@@ -1,0 +1,97 @@
+"""What a player is given, checked: chunks of rounds, totals, graphs of single rounds, probabilities."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gappletron.base.errors import UserError
+from gappletron.data.prepared import Prepared, prepare
+from gappletron.data.stream import Chunk
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.compiling import same_types
+from gappletron.kernel.numerics import is_distribution
+from gappletron.kernel.types import Floats
+from gappletron.learners.learner import Learner
+from gappletron.learners.registry import check_can_play
+from gappletron.play.rounds import Tally
+
+
+def check_chunk(player: Any, chunk: Chunk | Prepared) -> Prepared:
+    """Return a chunk that compiled code may trust, with features and classes that the player has."""
+    checked = chunk if isinstance(chunk, Prepared) else prepare(chunk)
+    if checked.features > player.features or checked.classes > player.graph.n_classes:
+        raise UserError(
+            f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
+            f"player {player.features} features and {player.graph.n_classes} classes: make it larger"
+        )
+    return checked
+
+
+def check_tally(player: Any, tally: Tally) -> Tally:
+    """Return totals that compiled code may write to; their confusion table has the size of the player's graph."""
+    actions, classes = player.graph.visible.shape
+    marks, own = len(tally.marks), player.engine.new_tally()
+    shapes = [
+        own.counts.shape,
+        own.sums.shape,
+        own.played.shape,
+        (marks,),
+        (marks, own.counts.size),
+        (marks, own.sums.size),
+    ]
+    if not same_types(tally, own) or [array.shape for array in tally[:-1]] != shapes:
+        raise UserError("the tally has arrays of other types or sizes: make it with new_tally()")
+    if tally.confusion.shape != (actions, classes):
+        raise UserError(
+            f"the tally counts {tally.confusion.shape[0]} actions and {tally.confusion.shape[1]} classes, and the "
+            f"player has {actions} and {classes}: start a new one when a class is added"
+        )
+    return tally
+
+
+def find_stretches(player: Any, graphs: Sequence[FeedbackGraph], rounds: int) -> list[tuple[int, int, FeedbackGraph]]:
+    """Return the maximal stretches of rounds with one graph; all graphs are checked before the first round."""
+    if len(graphs) != rounds:
+        raise UserError(f"there are {len(graphs)} graphs for {rounds} rounds: give one graph for each round")
+    found, start = [], 0
+    for graph, rounds_of_graph in itertools.groupby(map(player.check_graph, graphs)):
+        check_can_play(player.learner, graph)
+        stop = start + len(list(rounds_of_graph))
+        found.append((start, stop, graph))
+        start = stop
+    return found
+
+
+def check_teachable(learner: Learner) -> None:
+    """Refuse a learner that cannot learn from a label without an action."""
+    if not learner.teachable:
+        raise UserError(
+            f"{learner.name} cannot be taught labels, since it learns only from the action that it drew: play the rows "
+            "instead, or choose another learner, for example auto"
+        )
+
+
+def check_propensities(given: Any, rows: int) -> Floats:
+    """Return the probabilities with which the labels of so many rows were observed; None stands for 1."""
+    found = _read_floats(1.0 if given is None else given)
+    if found.shape not in ((), (rows,)) or not ((found > 0.0) & (found <= 1.0)).all():  # so NaN is refused as well
+        raise UserError(f"propensity must be a number above 0 and at most 1 for each of {rows} rows")
+    return np.full(rows, found)
+
+
+def check_distribution(given: Any, actions: int) -> Floats:
+    """Return the probabilities of so many actions, checked."""
+    found = _read_floats(given)
+    if found.shape != (actions,) or not is_distribution(found):
+        raise UserError(f"probabilities must be {actions} numbers from 0 to 1, one for each action, that add up to 1")
+    return found
+
+
+def _read_floats(given: Any) -> Floats:
+    """Return numbers as an array; NaN where they are none."""
+    try:
+        return np.array(given, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.full((), np.nan)
