@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.registry import cpu_target
 
 import gappletron
 from gappletron import (
@@ -34,6 +36,7 @@ from gappletron import (
     play,
 )
 from gappletron.kernel.numerics import rival
+from gappletron.kernel.packed import packed
 from problems import row_of, state_of
 
 # ----------------------------------------------------------------------------------------------------- pieces as values
@@ -442,3 +445,26 @@ def test_what_is_inlined_has_no_machine_code_of_its_own(tmp_path, monkeypatch):
     names = [function.name for part in inner for function in part.get_defined_functions() if "value" in function.name]
     assert names
     assert not any(engine.is_symbol_defined(name) for name in names)
+
+
+def test_a_signal_that_raises_leaves_no_lock_of_the_compiler_behind(monkeypatch):
+    """LLVM is asked under a lock; with an exception inside of it every other thread would wait for ever."""
+    context, finished = cpu_target.target_context, []
+    ask = type(context).get_abi_sizeof
+
+    def strike(self, kind):
+        signal.raise_signal(signal.SIGUSR1)
+        finished.append(ask(self, kind))
+        return finished[-1]
+
+    def handler(number, frame):
+        raise KeyError("struck")
+
+    monkeypatch.setattr(type(context), "get_abi_sizeof", strike)
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        with pytest.raises(KeyError, match="struck"):
+            packed(np.zeros(3), 1, 2.0, 3, 4.0, True)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(finished) == 1

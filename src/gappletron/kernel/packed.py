@@ -5,6 +5,7 @@ native value of a tuple once; compiled code gets its address and reads it with :
 """
 
 import ctypes
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from numba.core import types
 from numba.core.registry import cpu_target
 from numba.extending import NativeValue, intrinsic, models, register_model, typeof_impl, unbox
 
+from gappletron.base.signals import held_back
 from gappletron.kernel.compiling import entry, is_interpreted
 from gappletron.kernel.pieces import compiled_by
 
@@ -33,15 +35,26 @@ def packed(*arguments: Any) -> Packed:
     if is_interpreted():
         value = Packed(0)
     else:
-        context = cpu_target.target_context
         inner = numba.typeof(arguments)
-        memory = bytearray(context.get_abi_sizeof(context.get_value_type(inner)) + 64)
+        memory = bytearray(_measure(inner) + 64)
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         value = Packed(address + -address % 64)
         value._memory, value._type = memory, PackedType(inner)
         entry(_store, arguments, 0)(arguments, int(value))
     value._packed_arguments = arguments
     return value
+
+
+@functools.cache
+def _measure(kind: Any) -> int:
+    """Return the bytes of a native value.
+
+    LLVM is asked under a lock of its own. Signals wait meanwhile: a handler that raised there would leave it locked,
+    and every other thread would wait for ever.
+    """
+    context = cpu_target.target_context
+    with held_back():
+        return int(context.get_abi_sizeof(context.get_value_type(kind)))
 
 
 def unpacked(value: Packed) -> tuple[Any, ...]:
