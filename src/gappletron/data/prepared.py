@@ -14,14 +14,20 @@ from gappletron.kernel.compiling import specialise
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.types import Floats, Vector
 
+# In place of the scores that come with rows, where none do.
+NO_SCORES = np.zeros((0, 0))
+
 
 class Prepared(NamedTuple):
-    """A chunk that was checked, with ||x||^2 of every row, and the least number of features and classes it needs."""
+    """A chunk that was checked, with ||x||^2 of every row, the least number of features and classes it needs, and the
+    scores that came with its rows, if any did (n x K).
+    """
 
     chunk: Chunk
     squared: Floats
     features: int
     classes: int
+    scores: Floats = NO_SCORES
 
     def with_bias(self) -> Self:
         """Return the same rows with one more feature, the first, that is always 1."""

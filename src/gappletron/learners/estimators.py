@@ -92,20 +92,7 @@ class Estimator(Composed, abstract=True):
         """``softmax(b s)``, averaged over the values of b: the more likely one made what was shown so far, the more it
         counts.
         """
-        least = state.fit[0]
-        for b in range(1, state.fit.size):
-            least = min(least, state.fit[b])
-        total = 0.0
-        for k in range(scores.size):
-            out[k] = 0.0
-        for b in range(state.fit.size):
-            part = math.exp(least - state.fit[b])
-            sharpened_softmax(scores, SHARPNESS[b], state.estimates)
-            total += part
-            for k in range(scores.size):
-                out[k] += part * state.estimates[k]
-        for k in range(scores.size):
-            out[k] /= total
+        average_softmax(state.fit, scores, state.estimates, out)
 
     @abstractmethod
     @compiled
@@ -120,7 +107,7 @@ class Estimator(Composed, abstract=True):
             sharpened_softmax(scores, sharpness, state.estimates)
         else:
             self.estimate(scores, state.estimates)
-        outlook = Outlook(self.optimizer, state.optimizer, x, greedy)
+        outlook = Outlook(self.optimizer, state.optimizer, x, greedy, 0.0, 0.0)
         self.exploration.appraise(state.exploration, plan, outlook, state.estimates, sharpness)
         r = rival(state.estimates, greedy)
         gap = min(1.0, max(0.0, 1.0 - (state.estimates[greedy] - state.estimates[r])))
@@ -135,7 +122,7 @@ class Estimator(Composed, abstract=True):
         self.exploration.count_feedback(state.exploration, plan, played.action)
         state.learned[0] += 1.0
         if plan.graph.has_costs or is_followed(state.learned[0]):  # in all rounds it would cost half as much again
-            compare_sharpness(state.fit, plan, played, state.direction)
+            compare_sharpness(state.fit, plan, played.scores, played, state.direction)
         if self.differentiate(plan, played, state.direction):
             self.optimizer.step(state.optimizer, x, state.direction, 1.0)
 
@@ -143,6 +130,27 @@ class Estimator(Composed, abstract=True):
     @compiled
     def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
         """Fill `out` with the derivatives of the loss of what the round showed; False where it showed nothing."""
+
+
+@helper
+def average_softmax(fit: Floats, scores: Floats, work: Floats, out: Floats) -> None:
+    """Fill `out` with ``softmax(b s)``, averaged over the values of b with weights ``exp(-loss)``; `work` is room for a
+    number per class.
+    """
+    least = fit[0]
+    for b in range(1, fit.size):
+        least = min(least, fit[b])
+    total = 0.0
+    for k in range(scores.size):
+        out[k] = 0.0
+    for b in range(fit.size):
+        part = math.exp(least - fit[b])
+        sharpened_softmax(scores, SHARPNESS[b], work)
+        total += part
+        for k in range(scores.size):
+            out[k] += part * work[k]
+    for k in range(scores.size):
+        out[k] /= total
 
 
 @helper
@@ -156,11 +164,11 @@ def best_sharpness(fit: Floats) -> float:
 
 
 @helper
-def compare_sharpness(fit: Floats, plan: Plan, played: Round, work: Floats) -> None:
+def compare_sharpness(fit: Floats, plan: Plan, scores: Floats, played: Round, work: Floats) -> None:
     """Add the losses of the round: minus the logarithm of how likely it was under each b, the label or that it is none
     of the classes shown, times what was at stake. `work` is room for a number per class.
     """
-    scores, top = played.scores, argmax(played.scores)
+    top = argmax(scores)
     stake = at_stake(plan, played)
     for first in range(2):
         for k in range(scores.size):
@@ -238,8 +246,10 @@ class OneAgainstAll(ByClass):
     :class:`~gappletron.ConfidenceWeighted` this is AROW (Crammer, Kulesza, Dredze 2009), one against all; the estimate
     of class k is ``(1 + s_k) / 2``.
 
+    It was the default before :class:`gappletron.Guarded`.
+
     >>> OneAgainstAll().name
-    'auto'
+    'one-against-all'
     """
 
     optimizer: Optimizer = ConfidenceWeighted()
@@ -247,7 +257,7 @@ class OneAgainstAll(ByClass):
 
     reference = "ours; the update is that of Crammer, Kulesza, Dredze: Adaptive regularization of weight vectors (2009)"
 
-    default_name, loss_name = "auto", "one-against-all"
+    default_name, loss_name = "one-against-all", "one-against-all"
 
     def error(self, score: float, target: float) -> float:
         short = 1.0 - target * score

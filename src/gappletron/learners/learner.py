@@ -9,6 +9,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
+
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
@@ -63,6 +65,10 @@ def _check_known(value: Any, meaning: str, argument: str) -> Any:
     return value
 
 
+# What a round keeps of a learner that keeps nothing.
+NOTHING = np.zeros(0)
+
+
 class Decision(NamedTuple):
     """What a distribution was made from: the greedy class y*, and the exploration rate gamma_t.
 
@@ -78,7 +84,8 @@ class Round(NamedTuple):
     """A round after the action: what an update may use, all as of prediction time.
 
     `label` is the label's position, or -1 where the graph did not show it; then the learner still knows that the label
-    is none of those that `action` shows.
+    is none of those that `action` shows. `kept` is what the learner has kept of the round (:meth:`Learner.keeps`), and
+    `delay` the number of rounds that were played since.
 
     >>> import numpy as np
     >>> played = Round(np.zeros(3), np.full(3, 1 / 3), greedy=0, action=1, label=-1)
@@ -91,6 +98,8 @@ class Round(NamedTuple):
     greedy: int
     action: int
     label: int
+    kept: Floats = NOTHING
+    delay: int = 0
 
 
 @helper
@@ -121,7 +130,8 @@ def action_probability(played: Round) -> float:
 class Learner(Piece, abstract=True):
     """The family of learners.
 
-    The round loop calls `scores`, `distribution`, `count_round` and `update`, in this order, once per round.
+    The round loop calls `take_row`, `scores`, `distribution`, `count_round`, `take_distribution` and `update`, in this
+    order, once per round.
 
     >>> from gappletron import FeedbackGraph, named
     >>> learner = named("perceptron")
@@ -196,6 +206,23 @@ class Learner(Piece, abstract=True):
     def grown(self, state: Any, before: int) -> None:
         """Set what the new classes start with, where the fill value will not do; there were `before` classes."""
 
+    takes_scores: ClassVar[bool] = False
+    """Whether it can use scores that come with a row."""
+
+    def keeps(self, classes: int) -> int:
+        """How many numbers of its own a round keeps until its feedback comes; 0 by default.
+
+        For a learner that takes scores the first is 1 where scores came with the row, and the next are these scores.
+        """
+        return 0
+
+    @compiled
+    def take_row(self, state: Any, plan: Plan, x: Row, kept: Floats) -> None:
+        """Look at a row before it is scored; writes scratch only, by default nothing.
+
+        `kept` begins with the scores that came with the row, for a learner that takes any.
+        """
+
     @abstractmethod
     @compiled
     def scores(self, state: Any, x: Row, out: Floats) -> None:
@@ -227,6 +254,19 @@ class Learner(Piece, abstract=True):
     @compiled
     def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
         """Count the round, once it is played; `greedy` is y*."""
+
+    @compiled
+    def take_distribution(self, state: Any, plan: Plan, x: Row, probabilities: Floats, kept: Floats) -> None:
+        """Look at the distribution that is played, which limits may have changed, and write to `kept` what the feedback
+        will need; by default nothing.
+        """
+
+    @compiled
+    def reset(self, state: Any) -> None:
+        """Forget what may be out of date, as after a change that was noticed; by default nothing."""
+
+    can_reset: ClassVar[bool] = False
+    """Whether :meth:`reset` does anything."""
 
     @compiled
     def recall(self, state: Any, x: Row, played: Round) -> None:

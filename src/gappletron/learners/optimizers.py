@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from gappletron.kernel.numerics import Row, add_outer, dot, inner_product, squared_length, squared_norm
-from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, compiled, helper
+from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, Share, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 
@@ -96,6 +96,13 @@ class Optimizer(Piece, abstract=True):
         """How little is known of the score of `a` minus that of `b` at x: from 1 (nothing) towards 0; 1 by default."""
         return 1.0
 
+    @compiled
+    def begin_anew(self, state: Any, keep: float) -> None:
+        """Forget how certain the weights are, and keep only a part of them; by default `keep` times the field
+        `weights`.
+        """
+        scale_all(state.weights, keep)
+
     def stability_offset(self, state: Any, U: Floats) -> float | None:
         """B_T(U) for the rounds that `state` has seen, infinite for a U outside of the optimizer's domain.
 
@@ -106,6 +113,22 @@ class Optimizer(Piece, abstract=True):
         (30.0, None)
         """
         return None
+
+
+@helper
+def scale_all(weights: Floats, factor: float) -> None:
+    """Multiply every entry by a factor."""
+    for j in range(weights.shape[0]):
+        for k in range(weights.shape[1]):
+            weights[j, k] *= factor
+
+
+@helper
+def fill_all(weights: Floats, value: float) -> None:
+    """Set every entry to a value."""
+    for j in range(weights.shape[0]):
+        for k in range(weights.shape[1]):
+            weights[j, k] = value
 
 
 @helper
@@ -318,13 +341,18 @@ class AdaGrad(Optimizer):
         return {"weights": Field("features", "classes"), "totals": Field("features", "classes", least=0)}
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
-        for p in range(x.start, x.stop):
-            j = x.indices[p]
-            for k in range(direction.size):
-                g = weight * x.values[p] * direction[k]
-                state.totals[j, k] += g * g
-                moved = state.weights[j, k] - self.rate * g / math.sqrt(DELTA + state.totals[j, k])
-                state.weights[j, k] = min(self.clip, max(-self.clip, moved))
+        for k in range(direction.size):
+            if direction[k] != 0.0:  # most classes have no gradient in most rounds, and roots are slow
+                for p in range(x.start, x.stop):
+                    j = x.indices[p]
+                    g = weight * x.values[p] * direction[k]
+                    state.totals[j, k] += g * g
+                    moved = state.weights[j, k] - self.rate * g / math.sqrt(DELTA + state.totals[j, k])
+                    state.weights[j, k] = min(self.clip, max(-self.clip, moved))
+
+    def begin_anew(self, state: Any, keep: float) -> None:
+        scale_all(state.weights, keep)
+        fill_all(state.totals, 0.0)
 
     def share(self, state: Any, x: Row, k: int, derivative: float) -> float:
         """The stability itself, class by class, each weight by its own sum G_jk of squares before the round.
@@ -400,12 +428,16 @@ class ConfidenceWeighted(Optimizer):
     which d_k is the whole error. Features that are all multiplied by a number give the same scores. The mean is that of
     the rounds which were learned from. There is no h.
 
+    With `retain` below 1 it forgets: before each step ``1/S_jk <- 1 + retain (1/S_jk - 1)`` for the features of x and
+    the classes that are moved. Then no weight stays certain for long, and the scores follow what was seen last.
+
     >>> ConfidenceWeighted()
-    ConfidenceWeighted(noise=0.03, shrink=0.3)
+    ConfidenceWeighted(noise=0.03, shrink=0.3, retain=1.0)
     """
 
     noise: Positive = 0.03
     shrink: NotNegative = 0.3
+    retain: Share = 1.0
 
     def declare(self) -> Layout:
         """W, the variances S, and the squared norms of the rows that were learned from: their sum and their number."""
@@ -423,7 +455,13 @@ class ConfidenceWeighted(Optimizer):
         if r > SMALLEST_TOTAL and x.squared > 0.0:
             for k in range(direction.size):
                 if direction[k] != 0.0:
+                    if self.retain < 1.0:
+                        forget_certainty(state.variances, x, k, self.retain)
                     move_by_variance(state, x, k, direction[k], weight, r, self.shrink)
+
+    def begin_anew(self, state: Any, keep: float) -> None:
+        scale_all(state.weights, keep)
+        fill_all(state.variances, 1.0)
 
     def uncertainty(self, state: Any, x: Row, a: int, b: int) -> float:
         """The mean of S over both classes and the features, weighted by x_j^2."""
@@ -432,6 +470,14 @@ class ConfidenceWeighted(Optimizer):
             j = x.indices[p]
             total += x.values[p] * x.values[p] * (state.variances[j, a] + state.variances[j, b])
         return 0.5 * total / x.squared if total > 0.0 else 1.0
+
+
+@helper
+def forget_certainty(variances: Floats, x: Row, k: int, retain: float) -> None:
+    """``1/S <- 1 + retain (1/S - 1)`` for the features of x and class k."""
+    for p in range(x.start, x.stop):
+        S = variances[x.indices[p], k]
+        variances[x.indices[p], k] = S / (S + retain * (1.0 - S))
 
 
 @helper

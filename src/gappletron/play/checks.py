@@ -1,13 +1,13 @@
 """What a player is given, checked: chunks of rounds, totals, graphs of single rounds, probabilities."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gappletron.base.errors import UserError
-from gappletron.data.prepared import Prepared, prepare
+from gappletron.data.prepared import NO_SCORES, Prepared, prepare
 from gappletron.data.stream import Chunk
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import same_types
@@ -18,9 +18,11 @@ from gappletron.learners.registry import check_can_play
 from gappletron.play.rounds import Tally
 
 
-def check_chunk(player: Any, chunk: Chunk | Prepared) -> Prepared:
+def check_chunk(player: Any, chunk: Chunk | Prepared, scores: Any = None) -> Prepared:
     """Return a chunk that compiled code may trust, with features and classes that the player has."""
     checked = chunk if isinstance(chunk, Prepared) else prepare(chunk)
+    if scores is not None:
+        (checked,) = add_scores(player, [checked], scores)
     if checked.features > player.features or checked.classes > player.graph.n_classes:
         raise UserError(
             f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
@@ -87,6 +89,68 @@ def check_distribution(given: Any, actions: int) -> Floats:
     if found.shape != (actions,) or not is_distribution(found):
         raise UserError(f"probabilities must be {actions} numbers from 0 to 1, one for each action, that add up to 1")
     return found
+
+
+# Numbers from 0 to 1 whose sum is as close to 1 as this are probabilities, also where they were rounded.
+ROUNDED = 0.01
+
+
+def check_scores(learner: Learner, graph: FeedbackGraph, given: Any) -> Floats:
+    """Return the scores of one row, in the order of the classes and between -1 and 1: see :func:`squash_scores`.
+
+    :param given: a mapping from every class to its score, or one number per class in the order of the graph.
+    """
+    if not learner.takes_scores:
+        raise UserError(f"{learner.name} takes no scores: use the default learner, 'auto', or leave them out")
+    if isinstance(given, Mapping):
+        if set(given) != set(graph.classes):
+            listed = ", ".join(map(repr, graph.classes[:5])) + (", ..." if graph.n_classes > 5 else "")
+            raise UserError(f"scores must name every class once: expected {listed}")
+        given = [given[name] for name in graph.classes]
+    found = _read_floats(given)
+    if found.shape != (graph.n_classes,) or not np.isfinite(found).all():
+        raise UserError(f"scores must be {graph.n_classes} finite numbers, one for each class, or a mapping of them")
+    return squash_scores(found)
+
+
+def check_many_scores(learner: Learner, graph: FeedbackGraph, given: Any, rows: int) -> Floats:
+    """Return the scores of so many rows (n x K); `given` is an array, or a sequence of what :func:`check_scores`
+    takes.
+    """
+    if given is None:
+        return NO_SCORES
+    if isinstance(given, np.ndarray) and given.ndim == 2 and learner.takes_scores:
+        found = _read_floats(given)
+        if found.shape == (rows, graph.n_classes) and np.isfinite(found).all():
+            return squash_scores(found)
+        raise UserError(f"scores must be finite numbers in {rows} rows and {graph.n_classes} columns, one per class")
+    made = [check_scores(learner, graph, each) for each in given]
+    if len(made) != rows:
+        raise UserError(f"there are {len(made)} scores for {rows} rows: give one for each")
+    return np.array(made).reshape(rows, graph.n_classes)
+
+
+def add_scores(player: Any, chunks: list[Prepared], given: Any) -> Iterator[Prepared]:
+    """Return the chunks with the scores of all their rows, in order."""
+    rows = [len(ready.chunk.labels) for ready in chunks]
+    scores = check_many_scores(player.learner, player.graph, given, sum(rows))
+    ends = itertools.accumulate(rows, initial=0)
+    return (ready._replace(scores=scores[a:b]) for ready, (a, b) in zip(chunks, itertools.pairwise(ends), strict=True))
+
+
+def squash_scores(scores: Floats) -> Floats:
+    """Return scores between -1 and 1, ``2 p - 1``: p are the numbers themselves where they are probabilities (from 0 to
+    1, and their sum is 1 but for rounding), else their softmax.
+
+    >>> squash_scores(np.array([0.2, 0.8])), squash_scores(np.array([-3.0, -3.0]))
+    (array([-0.6,  0.6]), array([0., 0.]))
+    """
+    total = scores.sum(axis=-1, keepdims=True)
+    inside = ((scores >= 0.0) & (scores <= 1.0)).all(axis=-1, keepdims=True)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    softmax = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    chances = np.where(inside & (np.abs(total - 1.0) <= ROUNDED), scores / np.where(total > 0.0, total, 1.0), softmax)
+    return np.ascontiguousarray(np.clip(2.0 * chances - 1.0, -1.0, 1.0))
 
 
 def _read_floats(given: Any) -> Floats:

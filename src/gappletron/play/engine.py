@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room
-from gappletron.data.prepared import Prepared
+from gappletron.data.prepared import NO_SCORES, Prepared
 from gappletron.data.stream import MOST_FEATURES, make_chunk
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import can_be_loaded, entry, in_mode, is_interpreted, same_types
@@ -103,11 +103,12 @@ class Engine:
     def bind(self, graph: FeedbackGraph) -> None:
         """Take over a graph of the size of the states, and forget what was derived from others."""
         self.graph, self.plan = graph, self.learner.plan(graph)
-        lanes = lanes_for(graph.n_classes)
+        lanes, kept = lanes_for(graph.n_classes), self.learner.keeps(graph.n_classes)
         self.setup = Setup(
             scores=np.zeros(lanes.padded(graph.n_classes))[: graph.n_classes],
             probabilities=np.zeros(graph.n_actions),
-            record_size=record_size(graph.n_classes, graph.n_actions),
+            kept=np.zeros(kept),
+            record_size=record_size(graph.n_classes, graph.n_actions, kept),
             played=self.played,
             lanes=lanes,
             normalization=Copied() if self.bias and self.normalization == AS_GIVEN else self.normalization,
@@ -185,7 +186,7 @@ class Engine:
 
     def _nothing_to_play(self, record: Counts | Losses) -> tuple[Any, ...]:
         """Return the arguments of :func:`~gappletron.play.rounds.advance` without a round."""
-        rows = Rows(*NO_ROWS, np.zeros(0), self.room(NO_ROWS.indptr))
+        rows = Rows(*NO_ROWS, np.zeros(0), self.room(NO_ROWS.indptr), NO_SCORES)
         return self.pack(self.graph), rows, np.zeros(0), 0, self.new_tally(), record
 
     def call(self, function: Any, *arguments: Any) -> Any:
@@ -223,9 +224,9 @@ class Engine:
         ready = checked.with_bias() if self.bias else checked
         room, width = self.room(NO_ROWS.indptr), self.state.sizes.features
         if not self.copies_rows and ready.features <= width:
-            return Rows(*ready.chunk, ready.squared, room)
+            return Rows(*ready.chunk, ready.squared, room, checked.scores)
         own = ready.chunk._replace(indices=ready.chunk.indices.copy(), values=ready.chunk.values.copy())
-        rows = Rows(*own, ready.squared.copy(), room)
+        rows = Rows(*own, ready.squared.copy(), room, checked.scores)
         self.call(rounds.scale_rows, self.pack(self.graph), rows, width)
         return rows
 

@@ -209,13 +209,15 @@ class Player:
         *,
         record: Counts | Losses | None = None,
         graphs: Sequence[FeedbackGraph] | None = None,
+        scores: Any = None,
     ) -> None:
         """Play every round of a chunk: draw an action, see what the graph reveals, learn.
 
         :param tally: where mistakes, labels seen and so on are added up; its confusion table has the size of the graph.
         :param graphs: the graph of each round, where it is not the player's own.
+        :param scores: a score of your own for every class of every row; see :meth:`act`.
         """
-        engine, checked = self.engine, checks.check_chunk(self, chunk)
+        engine, checked = self.engine, checks.check_chunk(self, chunk, scores)
         tally = engine.new_tally() if tally is None else checks.check_tally(self, tally)
         n = len(checked.chunk.labels)
         stretches = [(0, n, self.graph)] if graphs is None else checks.find_stretches(self, graphs, n)
@@ -226,7 +228,8 @@ class Player:
         kept = Counts() if record is None else record  # a piece without numbers counts as false
         for start, stop, graph in stretches:
             here = slice(start, stop)
-            rows = Rows(indptr[start : stop + 1], indices, values, labels[here], checked.squared[here], room)
+            given = checked.scores[here]
+            rows = Rows(indptr[start : stop + 1], indices, values, labels[here], checked.squared[here], room, given)
             while not engine.call(rounds.advance, engine.pack(graph), rows, draws[here], first + start, tally, kept):
                 first = self.rounds - start  # a signal handler has played a round in between
                 draws = engine.draws.draw_many(first, n)
@@ -247,7 +250,7 @@ class Player:
         checks.check_teachable(self.learner)
         engine, checked = self.engine, checks.check_chunk(self, chunk)
         observed = checks.check_propensities(propensity, len(checked.chunk.labels))
-        rows = Rows(*checked.chunk, checked.squared, engine.room(checked.chunk.indptr))
+        rows = Rows(*checked.chunk, checked.squared, engine.room(checked.chunk.indptr), checked.scores)
         engine.call(rounds.teach, engine.pack_full(), rows, observed)
 
     def teach_vector(self, vector: Vector, label: int, propensity: Any = None) -> None:
@@ -291,22 +294,26 @@ class Player:
             if last >= self.features and self.feature_limit is not None:
                 self.grow(min(self.feature_limit, max(2 * self.features, last + 1)))
 
-    def act(self, x: Any, graph: FeedbackGraph | None = None) -> Turn:
+    def act(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Turn:
         """Draw an action for x.
 
         :param x: ``(indices, values)`` (the fastest), a dense vector, a one-row sparse matrix or a mapping.
         :param graph: the feedback graph of this round, over the same classes and actions; by default the player's own.
+        :param scores: a score of your own for every class (:func:`gappletron.play.checks.check_scores`).
         """
         vector = self.check(x)
         while True:  # again where a signal handler has played a round in between
-            turn = self.new_turn(vector, graph)
+            turn = self.new_turn(vector, graph, scores=scores)
             if self.draw(turn, vector, self.engine.played.item(0)):
                 return turn
 
-    def new_turn(self, vector: Vector, graph: FeedbackGraph | None = None, probabilities: Any = None) -> Turn:
+    def new_turn(
+        self, vector: Vector, graph: FeedbackGraph | None = None, probabilities: Any = None, scores: Any = None
+    ) -> Turn:
         """Return a turn for a checked vector, whose action :meth:`draw` will draw, or take over from another's decision
         with these probabilities. Only the number of features may change.
         """
+        own = None if scores is None else checks.check_scores(self.learner, self.graph, scores)
         given = None if probabilities is None else checks.check_distribution(probabilities, self.graph.n_actions)
         here = self.check_graph(graph)
         if self.feature_limit is not None and vector.indices.size:
@@ -317,6 +324,10 @@ class Player:
         if given is not None:
             record = np.concatenate([record, np.zeros(given.size)])
             record[HEAD : HEAD + given.size] = given
+        if own is not None:
+            start = engine.setup.record_size - engine.setup.kept.size
+            record[start] = 1.0
+            record[start + 1 : start + 1 + own.size] = own
         return Turn(here, engine.state.sizes.features, record)
 
     def draw(self, turn: Turn, vector: Vector, at: int, action: int | None = None, greedy: int | None = None) -> bool:
@@ -338,10 +349,13 @@ class Player:
         wanted = -1 if greedy is None else whole(greedy, "the position of a class", most=self.graph.n_classes - 1)
         return engine.call(rounds.follow, pack, vector, action, wanted, at, turn.record) is True
 
-    def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None) -> Turns:
+    def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None, scores: Any = None) -> Turns:
         """Return turns for many checked rows, with their actions drawn: the same bits as one by one, in one call of
         compiled code. The rows are copied.
+
+        :param scores: one of your own for every class of every row; see :meth:`act`.
         """
+        given = checks.check_many_scores(self.learner, self.graph, scores, rows.squared.size)
         here = self.check_graph(graph)
         if self.feature_limit is not None:
             ends = rows.indptr[1:][np.diff(rows.indptr) > 0]
@@ -350,6 +364,10 @@ class Player:
         ends = np.zeros(n + 1, np.int64)
         np.cumsum(engine.setup.record_size + row_size(np.diff(rows.indptr) + int(engine.bias)), out=ends[1:])
         records = np.zeros(ends[-1])
+        if given.size:
+            first = ends[:-1, np.newaxis] + engine.setup.record_size - engine.setup.kept.size
+            records[first] = 1.0
+            records[first + 1 + np.arange(given.shape[1])] = given
         pack = engine.pack(here)
         while True:  # again where a signal handler has played a round in between
             at = self.rounds
@@ -363,20 +381,21 @@ class Player:
         probabilities: Any,
         graph: FeedbackGraph | None = None,
         greedy: int | None = None,
+        scores: Any = None,
     ) -> Turn:
         """As :meth:`act`, but the decision is another's: a model in the shadow of one that acts, or a logged round.
 
         The learner learns from the given action and its propensities, and a watch estimates what the learner's own
         distribution, and its own greedy class, would have led to.
 
-        :param x, graph: as those of :meth:`act`.
+        :param x, graph, scores: as those of :meth:`act`.
         :param action: the position of the action that was played.
         :param probabilities: of all actions, when it was drawn.
         :param greedy: the position of the greedy class of that decision, where it is to stand for the learner's own.
         """
         vector = self.check(x)
         while True:  # again where a signal handler has played a round in between
-            turn = self.new_turn(vector, graph, probabilities)
+            turn = self.new_turn(vector, graph, probabilities, scores)
             if self.draw(turn, vector, self.rounds, action, greedy):
                 return turn
 
@@ -426,25 +445,28 @@ class Player:
 
     # ----------------------------------------------------------------------------------------- predict, without changes
 
-    def predict(self, x: Any, graph: FeedbackGraph | None = None) -> int:
+    def predict(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> int:
         """Return the greedy class for x, y*; draws nothing and changes nothing.
 
         :param x: as that of :meth:`act`; or a checked vector, whose features beyond those of the player have weights 0.
-        :param graph: as that of :meth:`act`; it matters to learners that use its costs.
+        :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
         vector = x if isinstance(x, Vector) else self.checker.vector(x, self.features)
-        found = self.engine.look(rounds.write_greedy, [prepare_vector(vector)], 1, self.check_graph(graph), np.int64)
+        ready = prepare_vector(vector)
+        if scores is not None:
+            ready = ready._replace(scores=checks.check_scores(self.learner, self.graph, scores)[np.newaxis])
+        found = self.engine.look(rounds.write_greedy, [ready], 1, self.check_graph(graph), np.int64)
         return found.item()
 
-    def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> NDArray[np.int64]:
+    def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> NDArray[np.int64]:
         """Return the greedy class of every row of a dense array or a sparse matrix."""
-        return self._look(rounds.write_greedy, X, 1, graph, np.int64)[:, 0]
+        return self._look(rounds.write_greedy, X, 1, graph, scores, np.int64)[:, 0]
 
-    def scores(self, X: Any) -> Floats:
+    def scores(self, X: Any, scores: Any = None) -> Floats:
         """Return the scores of every row, n x K; most learners predict the class with the largest."""
-        return self._look(rounds.write_scores, X, self.graph.n_classes)
+        return self._look(rounds.write_scores, X, self.graph.n_classes, scores=scores)
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any, scores: Any = None) -> Floats:
         """Return the probability of every label, n x K, as the learner estimates it; the rows sum to 1.
 
         For the default learner and the other estimators these are probabilities of a softmax, whose sharpness follows
@@ -453,17 +475,25 @@ class Player:
 
         The probabilities of the actions, which are drawn from, are :meth:`probabilities`.
         """
-        return self._look(rounds.write_label_probabilities, X, self.graph.n_classes)
+        return self._look(rounds.write_label_probabilities, X, self.graph.n_classes, scores=scores)
 
-    def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
+    def probabilities(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Floats:
         """Return the probability of every action, n x N: what each row would meet if it came next."""
-        return self._look(rounds.write_probabilities, X, self.graph.n_actions, graph)
+        return self._look(rounds.write_probabilities, X, self.graph.n_actions, graph, scores)
 
     def _look(
-        self, write: Any, X: Any, columns: int, graph: FeedbackGraph | None = None, dtype: type[Any] = np.float64
+        self,
+        write: Any,
+        X: Any,
+        columns: int,
+        graph: FeedbackGraph | None = None,
+        scores: Any = None,
+        dtype: type[Any] = np.float64,
     ) -> NDArray[Any]:
         """Return what a function of :mod:`gappletron.play.rounds` writes for every row of X, in so many columns."""
         chunks = prepare_rows(X, self.features, self.feature_limit is not None)
+        if scores is not None:
+            chunks = checks.add_scores(self, list(chunks), scores)
         return self.engine.look(write, chunks, columns, self.check_graph(graph), dtype)
 
     # ---------------------------------------------------------------------------------------------------------- growing

@@ -40,7 +40,7 @@ TOTALS = ("mistakes", "labels_seen", "explored", "blind_rounds", "rate_sum", "lo
 class Setup(NamedTuple):
     """What rounds need besides the learner, its state and its plan.
 
-    Arrays for one round's scores (K, padded beyond its end) and probabilities (N); the size of a record without its
+    Arrays for one round's scores (K, padded beyond its end), probabilities (N), and what the learner keeps of it; the size of a record without its
     row; the number of rounds played; the padded width; and how a row is prepared: its normalization, what that
     remembers, and 1 where its first entry is a bias. Then the time of the round; the limits on its distribution, what
     they remember, and what they derive from the graph; and the watch, what it remembers, and what it derives from the
@@ -52,6 +52,7 @@ class Setup(NamedTuple):
 
     scores: Floats
     probabilities: Floats
+    kept: Floats
     record_size: int
     played: NDArray[np.int64]
     lanes: Lanes
@@ -68,7 +69,7 @@ class Setup(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A chunk, ||x||^2 of each of its rows, and room for one row."""
+    """A chunk, ||x||^2 of each of its rows, room for one row, and the scores that came with the rows, if any (n x K)."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -76,6 +77,7 @@ class Rows(NamedTuple):
     labels: NDArray[np.int64]
     squared: Floats
     room: Room
+    given: Floats
 
 
 @helper
@@ -155,16 +157,32 @@ def draw(probabilities: Floats, u: float) -> int:
 
 
 @helper
-def propose(learner: Learner, state: Any, plan: Plan, x: Row, setup: Setup) -> Decision:
+def give_scores(rows: Rows, t: int, kept: Floats) -> None:
+    """Copy the scores that came with row t to the front of what the learner keeps, for a learner that takes any."""
+    if kept.size > 0:
+        kept[0] = 1.0 if rows.given.shape[0] > 0 else 0.0
+        for k in range(rows.given.shape[1] if rows.given.shape[0] > 0 else 0):
+            kept[1 + k] = rows.given[t, k]
+
+
+@helper
+def score(learner: Learner, state: Any, plan: Plan, x: Row, kept: Floats, out: Floats) -> None:
+    """Write the scores of x; changes nothing else."""
+    learner.take_row(state, plan, x, kept)
+    learner.scores(state, x, out)
+
+
+@helper
+def propose(learner: Learner, state: Any, plan: Plan, x: Row, setup: Setup, kept: Floats) -> Decision:
     """Write the distribution over the actions that the learner asks for at x; changes nothing else."""
-    learner.scores(state, x, setup.scores)
+    score(learner, state, plan, x, kept, setup.scores)
     return learner.distribution(state, plan, x, setup.scores, setup.probabilities)
 
 
 @helper
-def decide(learner: Learner, state: Any, plan: Plan, x: Row, setup: Setup, at: int) -> Decision:
+def decide(learner: Learner, state: Any, plan: Plan, x: Row, setup: Setup, kept: Floats, at: int) -> Decision:
     """Write the distribution of round number `at` at x, within its limits."""
-    decision = propose(learner, state, plan, x, setup)
+    decision = propose(learner, state, plan, x, setup, kept)
     time = Time(at, setup.now[0])
     setup.limits.restrain(setup.limited, setup.limits_plan, plan.graph, time, decision.greedy, setup.probabilities)
     return decision
@@ -213,15 +231,17 @@ def play_until(
     registers meanwhile.
     """
     learner, state, plan, setup = player
-    graph, own = plan.graph, setup.probabilities[:0]
+    graph, own, kept = plan.graph, setup.probabilities[:0], setup.kept
     mistakes = seen = explored = blind = 0
     rates, losses, costs = tally.sums[RATES], tally.sums[LOSSES], tally.sums[COSTS]
     for t in range(start, stop):
         setup.watch.open_round(setup.watched, first + t, setup.now[0])
         given = row_at(rows, t, setup.lanes)
         x = setup.normalization.present(setup.scales, given, setup.bias, rows.room)
-        decision = decide(learner, state, plan, x, setup, first + t)
+        give_scores(rows, t, kept)
+        decision = decide(learner, state, plan, x, setup, kept, first + t)
         learner.count_round(state, plan, decision.greedy)
+        learner.take_distribution(state, plan, x, setup.probabilities, kept)
         action = draw(setup.probabilities, draws[t])
         charge(setup, first + t, decision.greedy, action)
         y = rows.labels[t]
@@ -238,7 +258,9 @@ def play_until(
         played = Played(first + t, setup.probabilities, own, decision.greedy, action)
         setup.watch.note_round(setup.watched, setup.watch_plan, graph, played, label)
 
-        learner.update(state, plan, x, Round(setup.scores, setup.probabilities, decision.greedy, action, label))
+        learner.update(
+            state, plan, x, Round(setup.scores, setup.probabilities, decision.greedy, action, label, kept, 0)
+        )
     tally.counts[MISTAKES] += mistakes
     tally.counts[LABELS_SEEN] += seen
     tally.counts[EXPLORED] += explored
@@ -259,12 +281,14 @@ def teach(player: Packed, rows: Rows, observed: Floats) -> None:
     for t in range(rows.labels.size):
         given = row_at(rows, t, setup.lanes)
         x = setup.normalization.present(setup.scales, given, setup.bias, rows.room)
-        decision = propose(learner, state, plan, x, setup)
-        learner.count_round(state, plan, decision.greedy)
+        give_scores(rows, t, setup.kept)
+        greedy = propose(learner, state, plan, x, setup, setup.kept).greedy
+        learner.count_round(state, plan, greedy)
+        learner.take_distribution(state, plan, x, setup.probabilities, setup.kept)
         for i in range(setup.probabilities.size):
             setup.probabilities[i] *= observed[t]
-        greedy = decision.greedy
-        learner.update(state, plan, x, Round(setup.scores, setup.probabilities, greedy, greedy, rows.labels[t]))
+        played = Round(setup.scores, setup.probabilities, greedy, greedy, rows.labels[t], setup.kept, 0)
+        learner.update(state, plan, x, played)
 
 
 # ------------------------------------------------------------------------------------------------ one round at a time
@@ -316,8 +340,8 @@ def follow(player: Packed, vector: Vector, action: int, greedy: int, at: int, re
     _, _, plan, setup = parts
     if not can_begin(parts, at, vector.indices.size, 1, record):
         return False
-    decision = begin_round(parts, (vector.indices, vector.values, vector.squared), at, record)
     record[turns.FOLLOWS] = 1.0
+    decision = begin_round(parts, (vector.indices, vector.values, vector.squared), at, record)
     start = turns.own_start(record, setup.probabilities.size)
     for i in range(setup.probabilities.size):
         record[start + i] = setup.probabilities[i]
@@ -356,10 +380,16 @@ def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
         own_values[bias + p] = values[p]
     record[turns.SQUARED] = setup.normalization.take(setup.scales, own_indices, own_values, 0, size, bias, squared)
     x = Row(own_indices, own_values, 0, size, record[turns.SQUARED], setup.lanes)
-    decision = decide(learner, state, plan, x, setup, at)
+    record[turns.KEPT] = setup.kept.size
+    start = turns.kept_start(record, setup.probabilities.size)
+    kept = record[start : start + setup.kept.size]
+    decision = decide(learner, state, plan, x, setup, kept, at)
     learner.count_round(state, plan, decision.greedy)
-    record[turns.RATE] = decision.rate
     N = setup.probabilities.size
+    learner.take_distribution(
+        state, plan, x, record[HEAD : HEAD + N] if record[turns.FOLLOWS] > 0.0 else setup.probabilities, kept
+    )
+    record[turns.RATE] = decision.rate
     for k in range(setup.scores.size):
         record[HEAD + N + k] = setup.scores[k]
     return decision
@@ -400,7 +430,11 @@ def end_round(learner: Learner, state: Any, plan: Plan, setup: Setup, record: Fl
     scores = setup.scores[:K]
     for k in range(K):
         scores[k] = record[HEAD + N + k]
-    played = Round(scores, record[HEAD : HEAD + N], int(record[turns.GREEDY]), int(record[turns.ACTION]), label)
+    first = turns.kept_start(record, N)
+    kept = record[first : first + int(record[turns.KEPT])]
+    delay = setup.played[0] - 1 - int(record[turns.ROUND])
+    greedy, action = int(record[turns.GREEDY]), int(record[turns.ACTION])
+    played = Round(scores, record[HEAD : HEAD + N], greedy, action, label, kept, delay)
     start, size = turns.row_start(record), int(record[turns.ENTRIES])
     own_values, own_indices = record[start : start + size], record[start + size :].view(np.int32)
     x = Row(own_indices, own_values, 0, size, record[turns.SQUARED], setup.lanes)
@@ -435,28 +469,41 @@ def scale_rows(player: Packed, rows: Rows, width: int) -> None:
         rows.squared[t] = squared_size(rows.values, first, last)
 
 
+@helper
+def score_row(player: Any, rows: Rows, t: int) -> Row:
+    """Write the scores of scaled row t, and return it; changes nothing else."""
+    learner, state, plan, setup = player
+    x = row_at(rows, t, setup.lanes)
+    give_scores(rows, t, setup.kept)
+    score(learner, state, plan, x, setup.kept, setup.scores)
+    return x
+
+
 def write_scores(player: Packed, rows: Rows, out: Floats) -> None:
     """Write the scores of every scaled row; changes nothing else."""
-    learner, state, _, setup = unpacked(player)
+    parts = unpacked(player)
+    setup = parts[3]
     for t in range(out.shape[0]):
-        learner.scores(state, row_at(rows, t, setup.lanes), setup.scores)
+        score_row(parts, rows, t)
         for k in range(out.shape[1]):
             out[t, k] = setup.scores[k]
 
 
 def write_greedy(player: Packed, rows: Rows, out: NDArray[np.int64]) -> None:
     """Write y* of every scaled row, in the only column; changes nothing else."""
-    learner, state, plan, setup = unpacked(player)
+    parts = unpacked(player)
+    learner, state, plan, setup = parts
     for t in range(out.shape[0]):
-        learner.scores(state, row_at(rows, t, setup.lanes), setup.scores)
+        score_row(parts, rows, t)
         out[t, 0] = learner.choice(state, plan, setup.scores)
 
 
 def write_label_probabilities(player: Packed, rows: Rows, out: Floats) -> None:
     """Write the probabilities of the labels of every scaled row, as the learner estimates them."""
-    learner, state, _, setup = unpacked(player)
+    parts = unpacked(player)
+    learner, state, _, setup = parts
     for t in range(out.shape[0]):
-        learner.scores(state, row_at(rows, t, setup.lanes), setup.scores)
+        score_row(parts, rows, t)
         learner.label_probabilities(state, setup.scores, out[t])
 
 
@@ -464,6 +511,7 @@ def write_probabilities(player: Packed, rows: Rows, out: Floats) -> None:
     """Write the distribution over the actions that each scaled row would meet if it came next; changes nothing else."""
     learner, state, plan, setup = unpacked(player)
     for t in range(out.shape[0]):
-        decide(learner, state, plan, row_at(rows, t, setup.lanes), setup, setup.played[0])
+        give_scores(rows, t, setup.kept)
+        decide(learner, state, plan, row_at(rows, t, setup.lanes), setup, setup.kept, setup.played[0])
         for i in range(out.shape[1]):
             out[t, i] = setup.probabilities[i]

@@ -1,8 +1,9 @@
 """A turn: one round that was begun, with all its numbers in one array, the record.
 
 The record holds, in this order: gamma_t, ||x||^2, whether the turn follows another's decision, its status, the number
-of entries of x, the number of the round, the action, and y*. Then the probabilities of the actions, the scores of the
-classes with their padding, where it follows another's decision the learner's own distribution, and the row x as the
+of entries of x, how many numbers of its own the learner keeps, the number of the round, the action, and y*. Then the
+probabilities of the actions, the scores of the classes with their padding, what the learner keeps (first of all the
+scores that came with x), where it follows another's decision the learner's own distribution, and the row x as the
 learner sees it: its values, and its indices, two in the room of one number. It is one array, since each array takes
 time to make and to pass on.
 
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import is_distribution, lanes_for
 from gappletron.kernel.pieces import helper
-from gappletron.kernel.types import Floats, Vector
+from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 
-RATE, SQUARED, FOLLOWS, STATUS, ENTRIES, ROUND, ACTION, GREEDY = range(8)
+RATE, SQUARED, FOLLOWS, STATUS, ENTRIES, KEPT, ROUND, ACTION, GREEDY = range(9)
 # The numbers in front of the probabilities in a record.
-HEAD = 8
+HEAD = 9
 # The status of a record: not played; played, and waiting for feedback; and what ended the waiting.
 NEW, WAITING, LEARNED, FORGOTTEN, EXPIRED = range(5)
 
@@ -40,9 +41,9 @@ def row_size(entries: Any) -> Any:
     return entries + (entries + 1) // 2
 
 
-def record_size(classes: int, actions: int) -> int:
+def record_size(classes: int, actions: int, kept: int = 0) -> int:
     """Return the numbers in a record without its row."""
-    return HEAD + actions + int(lanes_for(classes).padded(classes))
+    return HEAD + actions + int(lanes_for(classes).padded(classes)) + kept
 
 
 @helper
@@ -58,6 +59,12 @@ def own_start(record: Floats, actions: int) -> int:
     """
     start = row_start(record)
     return start - actions if record[FOLLOWS] > 0.0 else start
+
+
+@helper
+def kept_start(record: Floats, actions: int) -> int:
+    """Return where what the learner keeps begins in a record."""
+    return own_start(record, actions) - int(record[KEPT])
 
 
 class Turn:
@@ -147,6 +154,12 @@ class Turn:
         return _read_only(self.record[start : start + self.graph.n_classes])
 
     @property
+    def kept(self) -> Floats:
+        """What the learner keeps of the round until its feedback comes."""
+        start = kept_start(self.record, self.graph.n_actions)
+        return _read_only(self.record[start : start + int(self.record.item(KEPT))])
+
+    @property
     def decision(self) -> Floats:
         """The numbers that a log keeps: the round, the action, y*, and the probability of every action."""
         return self.record[ROUND : HEAD + self.graph.n_actions]
@@ -182,6 +195,7 @@ def build_turn(
     scores: Floats,
     own: Floats,
     x: tuple[NDArray[np.int32], Floats],
+    kept: Floats = NO_VECTOR.values,
 ) -> Turn:
     """Return the waiting turn with these numbers; :func:`check_turn` tells whether one can be played.
 
@@ -189,10 +203,12 @@ def build_turn(
     :param own: the learner's own distribution, where it follows the decision of another; else empty.
     """
     indices, values = x
-    record = np.zeros(record_size(graph.n_classes, graph.n_actions) + own.size + row_size(indices.size))
+    size = record_size(graph.n_classes, graph.n_actions, kept.size)
+    record = np.zeros(size + own.size + row_size(indices.size))
     for place, number in head.items():
         record[place] = number
-    record[[FOLLOWS, STATUS, ENTRIES]] = float(own.size > 0), WAITING, indices.size
+    record[[FOLLOWS, STATUS, ENTRIES, KEPT]] = float(own.size > 0), WAITING, indices.size, kept.size
+    record[size - kept.size : size] = kept
     record[HEAD : HEAD + probabilities.size] = probabilities
     record[HEAD + graph.n_actions : HEAD + graph.n_actions + scores.size] = scores
     start = row_start(record)
@@ -206,9 +222,11 @@ def check_turn(turn: Turn) -> bool:
     """Return whether the record is one of a waiting turn on its graph: compiled code will trust it."""
     record, graph = turn.record, turn.graph
     bare = record_size(graph.n_classes, graph.n_actions)
+    if record.ndim == 1 and record.size >= bare and 0.0 <= record[KEPT] <= record.size:
+        bare += int(record[KEPT])
     if record.ndim != 1 or record.size < bare or not np.isfinite(record[:bare]).all() or (record[:HEAD] < 0.0).any():
         return False
-    is_whole = not (record[[FOLLOWS, STATUS, ENTRIES, ROUND, ACTION, GREEDY]] % 1.0).any()
+    is_whole = not (record[[FOLLOWS, STATUS, ENTRIES, KEPT, ROUND, ACTION, GREEDY]] % 1.0).any()
     follows, entries = record[FOLLOWS], int(record[ENTRIES])
     if follows not in (0.0, 1.0) or record.size != bare + graph.n_actions * int(follows) + row_size(entries):
         return False

@@ -21,12 +21,18 @@ from gappletron.kernel.types import Floats
 
 
 class Outlook(NamedTuple):
-    """What any rule may look at before the action: the optimizer with its state (`memory`), the row, and y*."""
+    """What any rule may look at before the action: the optimizer or scorer with its state (`memory`), the row, and y*.
+
+    `recency` says how far only the last rounds count, from 0 (all of them count) to 1, and `suspicion` is the least
+    probability of exploring that the scorer asks for, since what was shown last contradicts what it had learned.
+    """
 
     optimizer: Any
     memory: Any
     x: Row
     greedy: int
+    recency: float
+    suspicion: float
 
 
 @helper
@@ -105,6 +111,10 @@ class Exploration(Piece, abstract=True):
     @compiled
     def count_feedback(self, state: Any, plan: Plan, action: int) -> None:
         """Count the feedback on an action, once it is there; nothing by default."""
+
+    @compiled
+    def restart(self, state: Any) -> None:
+        """Forget how much was seen: the world has changed; nothing by default."""
 
     def theorem_refusal(self, graph: FeedbackGraph) -> str | None:
         """Why the theorems do not apply to this rule on this graph, as the end of a sentence; None where they do.
@@ -316,6 +326,8 @@ class Paper(Decaying):
 # In units of the cost of the worst class: an action that explores is never taken for cheaper, and every action costs at
 # least this much in expectation.
 LEAST_PRICE, LEAST_COST = 0.05, 1e-12
+# As far as only the last rounds count, n is at most this many per class.
+RECENT = 50.0
 
 
 class Shown(NamedTuple):
@@ -348,21 +360,30 @@ class InverseGap(Exploration):
     c_{y*}) / (2b)``, how far the scores are from where the two classes would cost the same, and ``e_i = (c_i - c_{y*})
     / max_k c_k``.
 
-    A heuristic without a theorem; the docs, page Default, have the evidence.
+    For a world that changes: with `floor` above 0 the dominating set is explored with probability at least ``min(1/2,
+    floor / sqrt(rounds))``, where the rounds since the last restart count; and as far as only the last rounds count, n
+    is at most 50 K.
+
+    A heuristic without a theorem of its own: :class:`gappletron.Guarded` makes it keep one. The docs, page Default,
+    have the evidence.
 
     >>> InverseGap()
-    InverseGap(scale=2.4)
+    InverseGap(scale=2.4, floor=0.0)
     """
 
     scale: NotNegative = 2.4
+    floor: NotNegative = 0.0
 
     needs_estimates = True
 
     def declare(self) -> Layout:
-        """n; and for one round V, the gaps of the classes, and what the actions cost more than y*."""
+        """n, and the rounds since the last restart; for one round V, the n that counts, the least share of exploration,
+        the gaps of the classes, and what the actions cost more than y*.
+        """
         return {
             "informed": Field(dtype="int64", least=0),
-            "doubt": Scratch(1),
+            "rounds": Field(dtype="int64", least=0),
+            "doubt": Scratch(3),
             "gaps": Scratch("classes"),
             "prices": Scratch("actions"),
         }
@@ -381,6 +402,10 @@ class InverseGap(Exploration):
                 compare_mistakes(estimates, greedy, state.gaps, state.prices)
             closest = closest_class(state.gaps, greedy)
             state.doubt[0] = outlook.optimizer.uncertainty(outlook.memory, outlook.x, greedy, closest)
+            n = float(state.informed[0])
+            state.doubt[1] = n - outlook.recency * max(0.0, n - RECENT * state.gaps.size)
+            least = self.floor / math.sqrt(1.0 + state.rounds[0])
+            state.doubt[2] = min(0.5, max(least, outlook.suspicion))
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         graph = plan.graph
@@ -392,19 +417,26 @@ class InverseGap(Exploration):
             chosen = cheapest(state.prices, greedy, state.gaps.size)
         if not graph.revealing[chosen]:
             rho = graph.dominating.size
-            V, factor = state.doubt[0], self.scale * state.informed[0] / state.gaps.size
+            V, factor, least = state.doubt[0], self.scale * state.doubt[1] / state.gaps.size, state.doubt[2]
             for s in range(rho):
                 i = graph.dominating[s]
                 d = hidden_gap(plan, state.gaps, greedy, s) if i != chosen else -1.0
                 if d >= 0.0:
-                    out[i] = V / (V + factor * (d * d) * max(LEAST_PRICE, state.prices[i])) / rho
+                    out[i] = max(least, V / (V + factor * (d * d) * max(LEAST_PRICE, state.prices[i]))) / rho
                     explored += out[i]
         out[chosen] = max(0.0, 1.0 - explored)
         return 1.0 - out[greedy]
 
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
+        state.rounds[0] += 1
+
     def count_feedback(self, state: Any, plan: Plan, action: int) -> None:
         if plan.table.something[action]:
             state.informed[0] += 1
+
+    def restart(self, state: Any) -> None:
+        state.informed[0] = 0
+        state.rounds[0] = 0
 
 
 @helper

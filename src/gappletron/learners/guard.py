@@ -1,0 +1,538 @@
+"""The guard: it plays on top of any scorer, and its expected cost has a bound whatever the scorer does.
+
+Let b_t in [-1, 1]^K be scores that were made from x_t and the past, in any way. The guard plays and learns ::
+
+    scores    s_t = G_t x_t + a_t b_t,  theta = (G, a), which begins at (0, 1): at first it plays b
+    loss      l_t(theta, y): the smooth hinge of s_t; the greedy class is y* = argmax s_t
+    learning  theta_t = theta_1 - eta_t sum_{s<t} v_s g_s,  v_s = 1[y_s seen] / P_s(y_s)
+    playing   a distribution p_t with V_t(p_t) <= gamma_t, where
+              V_t(p) = max_y { 1 - p_y - l_t(theta_t, y) + eta_t/2 ||g_y||^2 / P_p(y) }
+
+**Theorem** (docs, page Guard, with the proof). For every graph, every scorer, every sequence of labels that are fixed
+before the round's draw, and every (U, a)::
+
+    E[mistakes] <= E[sum_t l_t((U, a), y_t)] + E[||(U, a - 1)||^2 / (2 eta_T)] + E[sum_t max(0, V_t(p_t))]
+
+With costs the loss, and the gradient, of label y are multiplied by c_y, the largest cost that an action has there.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gappletron.base.errors import UserError
+from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
+from gappletron.kernel.numerics import Row, argmax, dot, is_followed, rival, sharpened_softmax
+from gappletron.kernel.pieces import NotNegative, Positive, Share, compiled, helper, seldom
+from gappletron.kernel.state import Field, Layout, Scratch, freeze
+from gappletron.kernel.types import Floats
+from gappletron.learners.estimators import (
+    SHARPNESS,
+    average_softmax,
+    best_sharpness,
+    compare_sharpness,
+)
+from gappletron.learners.exploration.minimax import BANDIT, REVEALING, Game, bandit_root, make_game, worst
+from gappletron.learners.exploration.rules import LEAST_COST, Exploration, InverseGap, Outlook
+from gappletron.learners.learner import Decision, Learner, Round, exchange, propensity
+from gappletron.learners.optimizers import fill_all
+from gappletron.learners.scorers import NONE, Scorer, Tracking
+
+# What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
+# that was seen weighted by 1 / P), of the squares of the first, of 1 / (2 eta) at the end of each phase, the number of
+# labels seen, and the longest delay of feedback.
+VALUES, SCORER, SQUARES, OWN, OFFSETS, SEEN, LATEST = range(7)
+
+# What is remembered of restarts: how many there were, and the rounds of the last ones with their reasons.
+REMEMBERED = 16
+
+# The scorer fails where the sum of its losses above that of knowing nothing is so many times the root of the sum of
+# their squares. Then the guard takes the largest steps that the theorem allows.
+FAILURE = 4.0
+
+FORGETTING = 0.998  # what the comparison of the values of b counts for after one more round that it follows
+
+BISECTIONS = 40
+
+
+class GuardTable(NamedTuple):
+    """What the guard derives from a graph: the table of its exploration rule, the game of costs, the largest cost of
+    all labels, and whether every action shows every label.
+    """
+
+    rule: Any
+    game: Game
+    largest: float
+    is_full: bool
+
+
+class Guarded(Learner):
+    """Any scorer with a bound on the expected cost; with its default scorer the default learner, ``auto``.
+
+    The scorer's own rule proposes how to explore, and the guard changes the proposal as little as is needed for the
+    theorem. Its steps are small (`kappa`) while the scorer does well. When the losses of the scorer are proved to be
+    larger than those of knowing nothing, it begins anew with the largest steps. The bounds of both phases add up.
+
+    :param scorer: what makes the scores.
+    :param exploration: the rule that proposes a distribution.
+    :param kappa: the size of the steps, relative to the largest.
+    :param c: gamma_t is ``min(1/2, c / sqrt(n))``, where n counts the rounds with V_t > 0.
+    :param delay: how many rounds feedback may be late for the theorem to hold.
+
+    >>> from gappletron import play
+    >>> Guarded().name
+    'auto'
+    >>> play(Guarded(), "synthetic:K=3,d=40,noise=0,T=2000", "label-efficient")[0].error_rate < 0.2
+    True
+    """
+
+    scorer: Scorer = Tracking()
+    exploration: Exploration = InverseGap(floor=0.1)
+    kappa: Share = 0.01
+    c: Positive = 1.0
+    delay: NotNegative = 0.0
+
+    setting = "any graph, any costs, a world that changes"
+    reference = "ours; the loss, and the theorem's form, are those of van der Hoeven, Fusco, Cesa-Bianchi (2021)"
+    new_class = "weights 0, as uncertain as at the start; exploration uses the new K"
+    default_normalize = "columns"
+    default_bias = True
+    knows_classes = True
+    takes_scores = True
+    can_reset = True
+
+    @property
+    def uses_costs(self) -> bool:
+        return True
+
+    @property
+    def name(self) -> str:
+        """``auto`` for the default scorer, else ``guarded``."""
+        return "auto" if isinstance(self.scorer, Tracking) else "guarded"
+
+    def check(self) -> None:
+        if self.exploration.needs_stability:
+            raise UserError(f"{self.exploration!r} needs a loss and an optimizer: use it with Gappletron (gapsmh)")
+        if self.kappa == 0.0:
+            raise UserError("kappa must be above 0: with steps of 0 the guard could not learn")
+
+    def declare(self) -> Layout:
+        return {
+            "scorer": self.scorer.declare(),
+            "exploration": self.exploration.declare(),
+            "gradients": Field("features", "classes"),
+            "slopes": Field(2),
+            "size": Field(least=0),
+            "rho": Field(least=0),
+            "blind": Field(least=0),
+            "bold": Field(least=0),
+            "evidence": Field(2, least=0),
+            "sums": Field(7, least=0),
+            "rounds": Field(least=0),
+            "restarts": Field(least=0),
+            "restarted": Field(2, REMEMBERED, least=0),
+            "fit": Field(len(SHARPNESS), least=0),
+            "learned": Field(least=0),
+            "base": Scratch("classes"),
+            "adjusted": Scratch("classes"),
+            "given": Scratch("classes"),
+            "is_given": Scratch(1),
+            "estimates": Scratch("classes"),
+            "losses": Scratch("classes"),
+            "prices": Scratch("classes"),
+            "rates": Scratch(2),
+            "safe": Scratch("actions"),
+            "candidate": Scratch("actions"),
+        }
+
+    def table(self, graph: FeedbackGraph) -> GuardTable:
+        costs = graph.costs
+        excess = costs - costs[np.arange(graph.n_classes), np.arange(graph.n_classes)]
+        game = make_game(graph.visible, np.ascontiguousarray(excess))
+        return GuardTable(
+            freeze(self.exploration.table(graph)), freeze(game), float(game.top.max()), bool(graph.visible.all())
+        )
+
+    # ------------------------------------------------------------------------------------------------------ the decision
+
+    def keeps(self, classes: int) -> int:
+        """Whether scores came with x, these scores, and those of the scorer that the loss was made from."""
+        return 1 + 2 * classes
+
+    def take_row(self, state: Any, plan: Plan, x: Row, kept: Floats) -> None:
+        """Take in the scores that came with x, and let the scorer judge it."""
+        receive(state, kept)
+        self.scorer.judge(state.scorer, x, state.given, state.is_given[0] > 0.0, state.base)
+        if plan.graph.has_costs:
+            adjust_to_costs(plan.graph, state.base, best_sharpness(state.fit), state.estimates, state.adjusted)
+        else:
+            for k in range(state.base.size):
+                state.adjusted[k] = state.base[k]
+        self.set_rates(state, plan, x)
+
+    def scores(self, state: Any, x: Row, out: Floats) -> None:
+        eta = state.rates[1]
+        a, own = 1.0 - eta * state.slopes[0], eta * state.slopes[1]
+        dot(state.gradients, x, out)
+        for k in range(out.size):
+            out[k] = a * state.adjusted[k] - own * state.given[k] - eta * out[k]
+
+    @compiled
+    def set_rates(self, state: Any, plan: Plan, x: Row) -> None:
+        """Write gamma_t and eta_t of the next round, whose row is x; neither ever grows within a phase."""
+        rho = max(state.rho[0], plan.graph.dominating.size)
+        kappa, c = min(self.kappa, 1.0 / rho), self.c
+        if state.bold[0] > 0.0:
+            kappa, c = 1.0 / rho, max(c, 2.0 * math.sqrt(rho))
+        if self.delay > 0.0:
+            kappa = min(kappa, min(0.5 / rho, 0.25 / self.delay))
+        gamma = min(0.5, c / math.sqrt(1.0 + state.blind[0]))
+        state.rates[0] = gamma
+        state.rates[1] = kappa * gamma / max(state.size[0], measure_size(state, plan, x))
+
+    def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
+        """``softmax(b s)`` of the scorer's scores s, averaged over the values of b: the more likely one made what was
+        shown lately, the more it counts.
+        """
+        average_softmax(state.fit, state.base, state.estimates, out)
+
+    def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
+        greedy = argmax(scores)
+        sharpness = 1.0
+        if plan.graph.has_costs:
+            sharpness = best_sharpness(state.fit)
+            sharpened_softmax(state.base, sharpness, state.estimates)
+        else:
+            for k in range(scores.size):
+                state.estimates[k] = 0.5 + 0.5 * min(1.0, max(-1.0, scores[k]))
+        recency, suspicion = self.scorer.recency(state.scorer), self.scorer.suspicion(state.scorer)
+        outlook = Outlook(self.scorer, state.scorer, x, greedy, recency, suspicion)
+        own = Plan(plan.graph, plan.table.rule)
+        self.exploration.appraise(state.exploration, own, outlook, state.estimates, sharpness)
+        r = rival(state.estimates, greedy)
+        gap = min(1.0, max(0.0, 1.0 - (state.estimates[greedy] - state.estimates[r])))
+        self.exploration.explore(state.exploration, own, greedy, gap, out)
+        price_labels(state, plan, x, scores, greedy, self.delay)
+        secure(state, plan, greedy, out)
+        return Decision(greedy, 1.0 - out[greedy])
+
+    def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
+        self.exploration.count_round(state.exploration, Plan(plan.graph, plan.table.rule), greedy)
+        state.rounds[0] += 1.0
+
+    def take_distribution(self, state: Any, plan: Plan, x: Row, probabilities: Floats, kept: Floats) -> None:
+        """Count V_t of the distribution that is played, which limits may have changed; keep the scorer's scores."""
+        V = value(plan.table.game, state.losses, state.prices, probabilities)
+        if V > 0.0:
+            state.blind[0] += 1.0
+            state.sums[VALUES] += V
+        state.size[0] = max(state.size[0], measure_size(state, plan, x))
+        state.rho[0] = max(state.rho[0], plan.graph.dominating.size)
+        K = state.adjusted.size
+        for k in range(K):
+            kept[1 + K + k] = state.adjusted[k]
+
+    # ------------------------------------------------------------------------------------------------------ the feedback
+
+    def recall(self, state: Any, x: Row, played: Round) -> None:
+        # The scorer learns late feedback at its scores of today, as the estimators do; the guard learns at those of
+        # prediction time, which the round has kept.
+        receive(state, played.kept)
+        self.scorer.judge(state.scorer, x, state.given, state.is_given[0] > 0.0, state.base)
+
+    def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
+        own = Plan(plan.graph, plan.table.rule)
+        self.exploration.count_feedback(state.exploration, own, played.action)
+        state.sums[LATEST] = max(state.sums[LATEST], played.delay)
+        if played.label >= 0:
+            self.correct(state, plan, x, played)
+        state.learned[0] += 1.0
+        if plan.graph.has_costs or is_followed(state.learned[0]):
+            for b in range(state.fit.size):
+                state.fit[b] *= FORGETTING
+            compare_sharpness(state.fit, plan, state.base, played, state.estimates)
+        reason = self.scorer.absorb(state.scorer, own, x, played)
+        if reason != NONE:
+            self.exploration.restart(state.exploration)
+            note_restart(state, reason)
+
+    @compiled
+    def correct(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
+        """Learn the guard's own weights from a label that was seen, and ask whether the scorer fails."""
+        y, scores, K = played.label, played.scores, played.scores.size
+        weight = plan.table.game.top[y] / propensity(plan, played, y)
+        top = argmax(scores)
+        other = rival(scores, top) if y == top else top
+        m = scores[y] - scores[other]
+        slope = hinge_slope(y == top, m)
+        adjusted = played.kept[1 + K : 1 + 2 * K]
+        if slope > 0.0:
+            exchange(state.gradients, x, other, y, weight * slope)
+            state.slopes[0] += weight * slope * (adjusted[other] - adjusted[y])
+            if played.kept[0] > 0.0:
+                state.slopes[1] += weight * slope * (played.kept[1 + other] - played.kept[1 + y])
+        loss = smooth_hinge(adjusted, y)
+        state.sums[SCORER] += weight * loss
+        state.sums[SQUARES] += weight * weight * loss * loss
+        state.sums[OWN] += weight * smooth_hinge(scores, y)
+        state.sums[SEEN] += 1.0
+        if state.bold[0] == 0.0:
+            excess = weight * (loss - 1.0)
+            state.evidence[1] += excess * excess
+            state.evidence[0] = max(0.0, state.evidence[0] + excess)
+            if state.evidence[0] == 0.0:
+                state.evidence[1] = 0.0
+            elif state.evidence[0] > FAILURE * math.sqrt(state.evidence[1]):
+                self.set_rates(state, plan, x)
+                state.sums[OFFSETS] += 0.5 / state.rates[1]
+                fill_all(state.gradients, 0.0)
+                state.slopes[0] = 0.0
+                state.slopes[1] = 0.0
+                state.blind[0] = 0.0
+                state.bold[0] = 1.0
+
+    def reset(self, state: Any) -> None:
+        self.scorer.restart_now(state.scorer)
+        self.exploration.restart(state.exploration)
+        note_restart(state, NONE)
+
+    def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
+        return smooth_hinge(scores, y)
+
+    def weights(self, state: Any) -> Floats:
+        """The scorer's, less the guard's sum of gradients times the rate that it would have at present."""
+        own = self.scorer.weights(state.scorer)
+        return state.gradients * 0.0 if own is None else own
+
+
+@helper
+def receive(state: Any, kept: Floats) -> None:
+    """Take in the scores that came with x, which stand in front of what the round keeps."""
+    state.is_given[0] = kept[0]
+    for k in range(state.given.size):
+        state.given[k] = kept[1 + k] if kept[0] > 0.0 else 0.0
+
+
+@helper
+def smooth_hinge(scores: Floats, y: int) -> float:
+    """``(1 - m)^2`` for the greedy class where its margin m is less than 1, and ``1 - 2 m`` for others."""
+    top = argmax(scores)
+    if y != top:
+        return 1.0 + 2.0 * (scores[top] - scores[y])
+    m = scores[top] - scores[rival(scores, top)]
+    return (1.0 - m) * (1.0 - m) if m < 1.0 else 0.0
+
+
+@helper
+def hinge_slope(is_greedy: bool, m: float) -> float:
+    """Minus the derivative of the smooth hinge by the margin m."""
+    if not is_greedy:
+        return 2.0
+    return 2.0 * (1.0 - m) if m < 1.0 else 0.0
+
+
+@helper
+def measure_size(state: Any, plan: Plan, x: Row) -> float:
+    """What eta_t is divided by: ``C (4 ||x||^2 + 8 M)`` with the largest cost C and M scorers, the guard's own and the
+    scores that came with x.
+    """
+    return plan.table.largest * (4.0 * x.squared + (16.0 if state.is_given[0] > 0.0 else 8.0))
+
+
+@helper
+def adjust_to_costs(graph: GraphArrays, scores: Floats, sharpness: float, work: Floats, out: Floats) -> None:
+    """Fill `out` with scores in [-1, 1] whose order is that of the expected costs under ``softmax(sharpness s)``, the
+    cheapest class first. Without costs, and for two classes, their differences would be those of s.
+    """
+    sharpened_softmax(scores, sharpness, work)
+    worst_cost, best = 0.0, 0
+    for k in range(out.size):
+        out[k] = 0.0
+        for y in range(out.size):
+            out[k] += graph.costs[k, y] * work[y]
+        worst_cost = max(worst_cost, out[k])
+        if out[k] < out[best]:
+            best = k
+    if worst_cost == 0.0:
+        worst_cost = 1.0
+    least = out[best] / worst_cost + LEAST_COST
+    for k in range(out.size):
+        out[k] = max(-1.0, 1.0 - math.log((out[k] / worst_cost + LEAST_COST) / least) / sharpness)
+
+
+@helper
+def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, delay: float) -> None:
+    """Fill the losses ``c_y l_y`` and the stabilities ``c_y^2 eta/2 ||g_y||^2`` of the labels.
+
+    For feedback that is at most `delay` rounds late the losses are less by ``delay eta G ||g_y||``, with G the largest
+    norm of a gradient.
+    """
+    r = rival(scores, greedy)
+    eta = state.rates[1]
+    longest = math.sqrt(8.0 * x.squared + 32.0)
+    for y in range(scores.size):
+        c, other = plan.table.game.top[y], r if y == greedy else greedy
+        m = scores[y] - scores[other]
+        slope = hinge_slope(y == greedy, m)
+        loss = 1.0 - 2.0 * m
+        if y == greedy:
+            loss = (1.0 - m) * (1.0 - m) if m < 1.0 else 0.0
+        b, g = state.adjusted[y] - state.adjusted[other], state.given[y] - state.given[other]
+        squared = slope * slope * (2.0 * x.squared + b * b + g * g)
+        state.losses[y] = c * loss
+        if delay > 0.0:
+            state.losses[y] -= c * delay * eta * longest * math.sqrt(squared)
+        state.prices[y] = 0.5 * c * c * eta * squared
+
+
+@helper
+def value(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
+    """V(p): :func:`~gappletron.learners.exploration.minimax.worst`, in O(K) where each action shows itself, or all."""
+    if game.kind != BANDIT and game.kind != REVEALING:
+        return worst(game, losses, prices, p)
+    seen = 0.0
+    if game.kind == REVEALING:
+        for i in range(p.size):
+            if game.revealing[i]:
+                seen += p[i]
+    found = -math.inf
+    for y in range(losses.size):
+        cost = game.top[y] * (1.0 - p[y]) - losses[y]
+        if prices[y] > 0.0:
+            P = p[y] if game.kind == BANDIT else seen
+            cost += prices[y] / P if P > 0.0 else math.inf
+        found = max(found, cost)
+    return found
+
+
+@helper
+def secure(state: Any, plan: Plan, greedy: int, out: Floats) -> None:
+    """Change p as little as is needed for ``V_t(p) <= C gamma_t``."""
+    table, most = plan.table, plan.table.largest * state.rates[0]
+    game = table.game
+    if game.kind == BANDIT:
+        secure_bandit(game, state.losses, state.prices, greedy, most, out)
+    elif table.is_full and game.kind == REVEALING:  # every p that is proposed has V <= most
+        secure_full(game, state.losses, state.prices, greedy, out)
+    elif game.kind == REVEALING:
+        if not game.revealing[greedy]:
+            secure_revealing(game, plan.graph, state.losses, state.prices, greedy, most, out)
+    elif worst(game, state.losses, state.prices, out) > most:
+        p = (state.losses, state.prices, state.safe, state.candidate)
+        mix_with_safe(game, plan.graph.dominating, p, greedy, state.rates[0], most, out)
+
+
+@helper
+def secure_bandit(game: Game, losses: Floats, prices: Floats, greedy: int, most: float, out: Floats) -> None:
+    """Each other class gets at least what it needs, and all together at most what the greedy class can give."""
+    needs = total = 0.0
+    for y in range(losses.size):
+        if y != greedy:
+            need = find_need(game, losses, prices, y, most)
+            needs += need
+            out[y] = max(out[y], need)
+            total += out[y]
+    can_give = max(0.0, 1.0 - find_need(game, losses, prices, greedy, most))
+    if total > can_give and total > needs:
+        factor = max(0.0, (can_give - needs) / (total - needs))
+        total = 0.0
+        for y in range(losses.size):
+            if y != greedy:
+                need = find_need(game, losses, prices, y, most)
+                out[y] = need + factor * (out[y] - need)
+                total += out[y]
+    out[greedy] = max(0.0, 1.0 - total)
+
+
+@helper
+def find_need(game: Game, losses: Floats, prices: Floats, y: int, most: float) -> float:
+    """The least p_y with ``c (1 - p_y) - l_y + s_y / p_y <= most``."""
+    return bandit_root(1.0 - (losses[y] + most) * game.unit[y], prices[y] * game.unit[y])
+
+
+@helper
+def secure_full(game: Game, losses: Floats, prices: Floats, greedy: int, out: Floats) -> None:
+    """``p_y = max(0, 1 - l_y + s_y)`` for other classes and the rest for the greedy one: then V <= 0 as long as the
+    stabilities add up to less than 1.
+    """
+    total = 0.0
+    for y in range(losses.size):
+        if y != greedy:
+            out[y] = max(out[y], max(0.0, 1.0 - (losses[y] - prices[y]) * game.unit[y]))
+            total += out[y]
+    for i in range(losses.size, out.size):
+        total += out[i]
+    out[greedy] = max(0.0, 1.0 - total)
+
+
+@helper
+def secure_revealing(
+    game: Game, graph: GraphArrays, losses: Floats, prices: Floats, greedy: int, most: float, out: Floats
+) -> None:
+    """The probability q of the actions that reveal, in the interval that the labels allow.
+
+    Other labels ask for ``q >= s_y / (most + l_y - c_y)``, and the greedy class for q between the roots of
+    ``c q^2 - (most + l) q + s``.
+    """
+    seen = 0.0
+    for i in range(out.size):
+        if game.revealing[i]:
+            seen += out[i]
+    low = 0.0
+    for y in range(losses.size):
+        if y != greedy and prices[y] > 0.0:
+            low = max(low, prices[y] / (most + losses[y] - game.top[y]))
+    c, half = game.top[greedy], 0.5 * (most + losses[greedy])
+    root = math.sqrt(max(0.0, half * half - c * prices[greedy]))
+    low = max(low, prices[greedy] / (half + root))
+    q = min(max(seen, low), max(low, min(1.0, (half + root) / c)))
+    for i in range(out.size):
+        if game.revealing[i]:
+            out[i] = out[i] * (q / seen) if seen > 0.0 else 0.0
+        elif i != greedy:
+            out[i] = 0.0
+    if seen == 0.0:
+        out[graph.dominating[0]] = q
+    out[greedy] = max(0.0, 1.0 - q)
+
+
+@seldom
+def mix_with_safe(
+    game: Game, dominating: Any, arrays: tuple[Floats, ...], greedy: int, gamma: float, most: float, out: Floats
+) -> None:
+    """Mix p with the distribution of the lemma, ``(1 - q) e_{y*} + q/rho 1_D`` with ``q = max(gamma, l_{y*})``, for
+    which V <= C gamma: as little as is needed, since V is convex. `arrays`: losses, stabilities, and room for two
+    distributions.
+    """
+    losses, prices, safe, p = arrays
+    c = game.top[greedy]
+    q = min(1.0, max(gamma, losses[greedy] / c if c > 0.0 else 1.0))
+    for i in range(out.size):
+        safe[i] = 0.0
+    safe[greedy] = 1.0 - q
+    for s in range(dominating.size):
+        safe[dominating[s]] += q / dominating.size
+    low, high = 0.0, 1.0
+    for _ in range(BISECTIONS):
+        middle = 0.5 * (low + high)
+        for i in range(out.size):
+            p[i] = (1.0 - middle) * out[i] + middle * safe[i]
+        if value(game, losses, prices, p) <= most:
+            high = middle
+        else:
+            low = middle
+    for i in range(out.size):
+        out[i] = (1.0 - high) * out[i] + high * safe[i]
+
+
+@helper
+def note_restart(state: Any, reason: int) -> None:
+    """Remember a restart in this round."""
+    place = int(state.restarts[0]) % REMEMBERED
+    state.restarted[0, place] = state.rounds[0]
+    state.restarted[1, place] = reason
+    state.restarts[0] += 1.0
+
+
+LEARNERS: dict[str, Learner] = {"auto": Guarded()}

@@ -1,0 +1,298 @@
+"""Scorers: from a row, and what was shown so far, to a score between -1 and 1 for every class.
+
+:class:`gappletron.Guarded` plays on top of a scorer with a theorem that holds whatever the scorer does. So a scorer is
+free to use what works: several learners of different memory, weights by their recent losses, restarts.
+
+A scorer learns from all that a round shows, without importance weights: after action i it is known of every class k
+with ``A[i, k]`` whether it was the label. Which rounds show it depends on x and on the draw, not on the label.
+"""
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+from gappletron.graphs.graph import Plan
+from gappletron.kernel.numerics import Row, argmax, rival
+from gappletron.kernel.pieces import Piece, Positive, PositiveOrInfinite, compiled, helper
+from gappletron.kernel.state import Field, Layout, Scratch
+from gappletron.kernel.types import Floats
+from gappletron.learners.learner import Round
+from gappletron.learners.optimizers import AdaGrad, ConfidenceWeighted, Optimizer
+
+# The members of a mixture: the optimizers with a long and a short memory, AdaGrad, and the scores that came with x.
+SLOW, FAST, THIRD, GIVEN = range(4)
+
+DECAY = 0.99  # what a member's loss counts for after one more round with feedback
+SHARPNESS = 0.5  # members are weighed by exp(-SHARPNESS * loss)
+
+# A change is looked for in the errors of the slow member, in so many bins of the gap between its two best classes. A
+# bin counts after the first rounds in it, and its error rate p is compared with `min(0.95, 1.5 p + 0.1)`.
+BINS, FIRST = 4, 10.0
+LEAST_ERROR, MOST_ERROR = 0.002, 0.9
+
+KEPT = 0.3  # what a restart leaves of the weights
+
+# What a restart was for: nothing, a change that was noticed, or the end of the memory.
+NONE, CHANGE, AGE = range(3)
+
+
+class Scorer(Piece, abstract=True):
+    """The family of scorers. A new one is a subclass with the methods below.
+
+    >>> Tracking().memory
+    inf
+    """
+
+    @abstractmethod
+    def declare(self) -> Layout:
+        """The fields of the state."""
+
+    @abstractmethod
+    @compiled
+    def judge(self, state: Any, x: Row, given: Floats, has_given: bool, out: Floats) -> None:
+        """Fill `out` with a score between -1 and 1 for every class; changes nothing but scratch.
+
+        `given` are the scores that came with x, where there are any.
+        """
+
+    @abstractmethod
+    @compiled
+    def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
+        """Learn from what the round showed; scratch is that of :meth:`judge` for the same row.
+
+        Returns whether the scorer began anew, and why: NONE, CHANGE or AGE.
+        """
+
+    @compiled
+    def uncertainty(self, state: Any, x: Row, a: int, b: int) -> float:
+        """How little is known of the score of `a` minus that of `b` at x: from 1 (nothing) towards 0; 1 by default."""
+        return 1.0
+
+    @compiled
+    def recency(self, state: Any) -> float:
+        """How far only the last rounds count in the scores, from 0 to 1; 0 by default."""
+        return 0.0
+
+    @compiled
+    def suspicion(self, state: Any) -> float:
+        """The least probability of exploring that the scorer asks for; 0 by default."""
+        return 0.0
+
+    @compiled
+    def restart_now(self, state: Any) -> None:
+        """Begin anew, as after a change that was noticed; nothing by default."""
+
+    def weights(self, state: Any) -> Floats | None:
+        """W as a matrix d x K, where the scores are linear but for their bounds; None by default."""
+        return None
+
+
+@helper
+def cut(score: float) -> float:
+    """A score within [-1, 1]."""
+    return min(1.0, max(-1.0, score))
+
+
+@helper
+def differentiate_hinges(plan: Plan, played: Round, raw: Floats, out: Floats) -> float:
+    """Fill `out` with the derivatives of ``max(0, 1 - z_k s_k)^2 / 2`` for the classes that the action shows, and return
+    the sum of their squared errors ``(s_k - z_k)^2``, with s_k cut to [-1, 1].
+    """
+    total = 0.0
+    for k in range(raw.size):
+        out[k] = 0.0
+        if plan.graph.visible[played.action, k]:
+            z = 1.0 if k == played.label else -1.0
+            short = 1.0 - z * raw[k]
+            if short > 0.0:
+                out[k] = -z * short
+                short = min(2.0, short)
+                total += short * short
+    return total
+
+
+class GivenScores(Scorer):
+    """The scores that came with x, and nothing else: 0 in a round without any. It does not learn.
+
+    >>> GivenScores()
+    GivenScores()
+    """
+
+    def declare(self) -> Layout:
+        return {}
+
+    def judge(self, state: Any, x: Row, given: Floats, has_given: bool, out: Floats) -> None:
+        for k in range(out.size):
+            out[k] = given[k] if has_given else 0.0
+
+    def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
+        return NONE
+
+
+class Tracking(Scorer):
+    """Three linear scorers of different memory, weighed by how well each did lately; it begins anew after a change.
+
+    Each has a score for every class with the squared hinge of :class:`gappletron.OneAgainstAll` as its loss. `slow` and
+    `fast` are diagonal AROWs of which the second forgets how certain it was, and `third` is AdaGrad, whose scores are
+    divided by the root mean square of ||x||. Scores are cut to [-1, 1] and averaged with weights proportional to
+    ``exp(-L/2)``. L is the sum of squared errors at the classes that were shown, each round counting .99 times as much
+    as the one after it. Scores that come with x are a fourth member in such rounds.
+
+    **Changes.** Wherever it is shown whether the best class of the slow scorer was right, the logarithm of ``p1/p0`` is
+    added for an error and of ``(1-p1)/(1-p0)`` otherwise, where p0 is the error rate so far of rounds with a similar
+    gap and ``p1 = min(.95, 1.5 p0 + .1)``; a negative sum becomes 0. If p0 were the true rate, the sum would reach
+    `alarm` on average once in e^alarm such rounds at most. Until then a sum of u asks for an exploration of at least
+    ``(u/alarm)^2``. At `alarm` the slow and the third scorer begin anew: they forget how certain they were, and .3 of
+    their weights stays.
+
+    With a finite `memory`, they forget how certain they are after so many rounds with feedback; their weights stay.
+
+    >>> Tracking()
+    Tracking(slow=ConfidenceWeighted(noise=0.03, shrink=0.3, retain=1.0), fast=ConfidenceWeighted(noise=0.03, \
+shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=15.0)
+    """
+
+    slow: Optimizer = ConfidenceWeighted()
+    fast: Optimizer = ConfidenceWeighted(retain=0.9)
+    third: Optimizer = AdaGrad(rate=0.5)
+    memory: PositiveOrInfinite = math.inf
+    alarm: Positive = 15.0
+
+    def declare(self) -> Layout:
+        """The three scorers; L of each; rounds and errors of the slow one by the gap; the sum that looks for a change;
+        the rounds learned from since the last restart; and the mean of ||x||^2, as a sum and a number.
+        """
+        return {
+            "slow": self.slow.declare(),
+            "fast": self.fast.declare(),
+            "third": self.third.declare(),
+            "losses": Field(4, least=0),
+            "bins": Field(2, BINS, least=0),
+            "contradiction": Field(least=0),
+            "learned": Field(least=0),
+            "size": Field(2, least=0),
+            "slow_scores": Scratch("classes"),
+            "fast_scores": Scratch("classes"),
+            "third_scores": Scratch("classes"),
+            "given": Scratch("classes"),
+            "shares": Scratch(4),
+            "direction": Scratch("classes"),
+        }
+
+    def judge(self, state: Any, x: Row, given: Floats, has_given: bool, out: Floats) -> None:
+        self.slow.scores(state.slow, x, state.slow_scores)
+        self.fast.scores(state.fast, x, state.fast_scores)
+        self.third.scores(state.third, x, state.third_scores)
+        scale = 1.0
+        if state.size[0] > 0.0:
+            scale = math.sqrt(state.size[1] / state.size[0])
+        weigh_members(state.losses, has_given, state.shares)
+        slow, fast, third, own = state.shares[SLOW], state.shares[FAST], state.shares[THIRD], state.shares[GIVEN]
+        for k in range(out.size):
+            state.third_scores[k] *= scale
+            state.given[k] = given[k] if has_given else 0.0
+            total = slow * cut(state.slow_scores[k]) + fast * cut(state.fast_scores[k])
+            out[k] = total + third * cut(state.third_scores[k]) + own * state.given[k]
+
+    def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
+        reason = NONE
+        look_for_change(state, plan, played)
+        if state.contradiction[0] > self.alarm:
+            reason = CHANGE
+            self.restart_now(state)
+        state.size[0] += x.squared
+        state.size[1] += 1.0
+        loss = differentiate_hinges(plan, played, state.slow_scores, state.direction)
+        state.losses[SLOW] = DECAY * state.losses[SLOW] + loss
+        if loss > 0.0:
+            self.slow.step(state.slow, x, state.direction, 1.0)
+        loss = differentiate_hinges(plan, played, state.fast_scores, state.direction)
+        state.losses[FAST] = DECAY * state.losses[FAST] + loss
+        if loss > 0.0:
+            self.fast.step(state.fast, x, state.direction, 1.0)
+        loss = differentiate_hinges(plan, played, state.third_scores, state.direction)
+        state.losses[THIRD] = DECAY * state.losses[THIRD] + loss
+        if loss > 0.0:
+            self.third.step(state.third, x, state.direction, 1.0)
+        if state.shares[GIVEN] > 0.0:
+            loss = differentiate_hinges(plan, played, state.given, state.direction)
+            state.losses[GIVEN] = DECAY * state.losses[GIVEN] + loss
+        state.learned[0] += 1.0
+        if state.learned[0] >= self.memory:
+            reason = AGE
+            self.slow.begin_anew(state.slow, 1.0)
+            self.third.begin_anew(state.third, 1.0)
+            state.learned[0] = 0.0
+        return reason
+
+    def restart_now(self, state: Any) -> None:
+        self.slow.begin_anew(state.slow, KEPT)
+        self.third.begin_anew(state.third, KEPT)
+        state.contradiction[0] = 0.0
+        state.learned[0] = 0.0
+        for place in range(BINS):
+            state.bins[0, place] = 0.0
+            state.bins[1, place] = 0.0
+        state.losses[SLOW] = state.losses[FAST]
+        state.losses[THIRD] = state.losses[FAST]
+
+    def uncertainty(self, state: Any, x: Row, a: int, b: int) -> float:
+        """Those of the slow and the fast scorer, by the weight of the fast one."""
+        share = state.shares[FAST]
+        certain = self.slow.uncertainty(state.slow, x, a, b)
+        return (1.0 - share) * certain + share * self.fast.uncertainty(state.fast, x, a, b)
+
+    def recency(self, state: Any) -> float:
+        """The weight of the fast scorer."""
+        return state.shares[FAST]
+
+    def suspicion(self, state: Any) -> float:
+        part = state.contradiction[0] / self.alarm
+        return part * part
+
+    def weights(self, state: Any) -> Floats:
+        """The mean of the three, weighed as at the last row."""
+        scale = math.sqrt(state.size[1] / state.size[0]) if state.size[0] > 0.0 else 1.0
+        slow, fast, third = (
+            self.slow.weights(state.slow),
+            self.fast.weights(state.fast),
+            self.third.weights(state.third),
+        )
+        weigh_members(state.losses, False, state.shares)
+        return state.shares[SLOW] * slow + state.shares[FAST] * fast + (state.shares[THIRD] * scale) * third
+
+
+@helper
+def weigh_members(losses: Floats, has_given: bool, out: Floats) -> None:
+    """Fill `out` with weights proportional to exp(-L/2); that of the given scores is 0 where there are none."""
+    members = GIVEN + 1 if has_given else GIVEN
+    least = losses[SLOW]
+    for m in range(1, members):
+        least = min(least, losses[m])
+    total = 0.0
+    out[GIVEN] = 0.0
+    for m in range(members):
+        out[m] = math.exp(-SHARPNESS * (losses[m] - least))
+        total += out[m]
+    for m in range(members):
+        out[m] /= total
+
+
+@helper
+def look_for_change(state: Any, plan: Plan, played: Round) -> None:
+    """Add what the round says of the error rate of the slow scorer to the sum that looks for a change."""
+    best = argmax(state.slow_scores)
+    if played.label < 0 and not plan.graph.visible[played.action, best]:
+        return
+    gap = cut(state.slow_scores[best]) - cut(state.slow_scores[rival(state.slow_scores, best)])
+    place = min(BINS - 1, int(0.5 * BINS * gap))
+    rounds, errors = state.bins[0, place], state.bins[1, place]
+    error = best != played.label
+    if rounds >= FIRST:
+        p0 = min(MOST_ERROR, max(LEAST_ERROR, (errors + 0.5) / (rounds + 2.0)))
+        p1 = min(0.95, 1.5 * p0 + 0.1)
+        change = math.log(p1 / p0) if error else math.log((1.0 - p1) / (1.0 - p0))
+        state.contradiction[0] = max(0.0, state.contradiction[0] + change)
+    state.bins[0, place] += 1.0
+    if error:
+        state.bins[1, place] += 1.0
