@@ -262,6 +262,21 @@ def test_sparse_equals_dense(name):
         )
 
 
+def test_zeros_that_are_given_change_no_bit_of_rows_that_are_not_scaled(name):
+    """In bulk they are dropped, one at a time they are played."""
+    with interpreted():
+        for graph in playable(name):
+            X, y = small_stream(np.random.default_rng(14), 60, FEATURES, graph.n_classes)
+            zeros, none, chunks = (Player(name, graph, FEATURES, seed=1, normalize=None) for _ in range(3))
+            for t, row in enumerate(X):
+                for player, x in ((zeros, row), (none, sparse.csr_array(X[[t]]))):
+                    turn = player.act(x)
+                    player.learn(turn, y[t] if graph.visible[turn.action, y[t]] else -1)
+            for chunk in stream_of(graph, X, y).chunks():
+                chunks.advance(chunk)
+            assert zeros.to_bytes() == none.to_bytes() == chunks.to_bytes()
+
+
 def test_an_empty_row_changes_no_weights(name):
     with interpreted():
         for graph in playable(name):

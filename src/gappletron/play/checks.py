@@ -26,7 +26,7 @@ def check_chunk(player: Any, chunk: Chunk | Prepared) -> Prepared:
             f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
             f"player {player.features} features and {player.graph.n_classes} classes: make it larger"
         )
-    return checked
+    return player.engine.select(checked)
 
 
 def check_tally(player: Any, tally: Tally) -> Tally:
