@@ -47,8 +47,8 @@ def tokens_of(text):
 
 
 def reference(text_columns, record, features=FEATURES, ngrams=1):
-    """The features of a dict of numbers, texts and None, as a dict."""
-    found = collections.defaultdict(float)
+    """The features of a dict of numbers, texts and None, as a dict; hashes may cancel each other, a number 0 stays."""
+    found, zeros = collections.defaultdict(float), set()
 
     def add(text, seed):
         h = murmurhash3_32(text.encode("utf-8", "surrogatepass"), seed=seed)
@@ -66,8 +66,11 @@ def reference(text_columns, record, features=FEATURES, ngrams=1):
                 for start in range(len(words) - n + 1):
                     add(" ".join(words[start : start + n]), seed)
         else:
-            found[abs(murmurhash3_32(name.encode())) % features] += float(value)
-    return {index: value for index, value in found.items() if value != 0.0}
+            index = abs(murmurhash3_32(name.encode())) % features
+            found[index] += float(value)
+            if value == 0.0:
+                zeros.add(index)
+    return {index: value for index, value in found.items() if value != 0.0 or index in zeros}
 
 
 def as_dict(encoded):

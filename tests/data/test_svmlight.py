@@ -48,7 +48,6 @@ def check_against_sklearn(content, path):
     path.write_bytes(content)
     X, y = load_svmlight_file(str(path), zero_based=False)
     features = X.shape[1]
-    X.eliminate_zeros()
     stream = SvmlightFile(path)
     if len(np.unique(y)) < 2:
         with pytest.raises(UserError, match="2 classes"):
@@ -144,8 +143,8 @@ def test_a_hundred_thousand_doubles_are_rounded_as_python_rounds_them(write):
     path = write("".join(f"{i % 2} 1:{text}\n" for i, text in enumerate(texts)))
     lengths, _, values, _ = played(SvmlightFile(path, features=1, classes=[0, 1]))
     expected = np.array([float(text) for text in texts])
-    assert lengths.tolist() == (expected != 0).astype(int).tolist()
-    assert values.tobytes() == expected[expected != 0].tobytes()
+    assert (lengths == 1).all()
+    assert values.tobytes() == expected.tobytes()
 
 
 def test_most_numbers_need_no_help_from_python(write, monkeypatch):
@@ -477,7 +476,6 @@ def attempt(content, folder):
     if content.startswith(b"\x1f\x8b"):
         return
     X, y = load_svmlight_file(str(path), zero_based=False)
-    X.eliminate_zeros()
     assert values.tobytes() == X.data.tobytes()
     assert [float(stream.classes[label]) for label in labels] == y.tolist()
 

@@ -256,10 +256,29 @@ def test_sparse_equals_dense(name):
     with interpreted():
         graph = playable(name)[0]
         X, y = small_stream(np.random.default_rng(12), 80, FEATURES, graph.n_classes)
-        assert (
-            bulk(named(name), graph, X, y)[1].tobytes()
-            == bulk(named(name), graph, sparse.csc_matrix(X), y)[1].tobytes()
-        )
+        stored = sparse.csr_matrix(np.ones_like(X))
+        stored.data[:] = X.reshape(-1)  # every zero is given, as by an array
+        wanted = bulk(named(name), graph, X, y)[1].tobytes()
+        assert bulk(named(name), graph, sparse.csc_matrix(stored), y)[1].tobytes() == wanted
+        plain, sparser = (bulk(named(name), graph, x, y, normalize=None)[1] for x in (X, sparse.csc_matrix(X)))
+        assert sparser.tobytes() == plain.tobytes()
+        if named(name).default_normalize == "none":
+            assert bulk(named(name), graph, sparse.csc_matrix(X), y)[1].tobytes() == wanted
+
+
+def test_zeros_that_are_given_change_no_bit_of_rows_that_are_not_scaled(name):
+    """In bulk they are dropped, one at a time they are played."""
+    with interpreted():
+        for graph in playable(name):
+            X, y = small_stream(np.random.default_rng(14), 60, FEATURES, graph.n_classes)
+            zeros, none, chunks = (Player(name, graph, FEATURES, seed=1, normalize=None) for _ in range(3))
+            for t, row in enumerate(X):
+                for player, x in ((zeros, row), (none, sparse.csr_array(X[[t]]))):
+                    turn = player.act(x)
+                    player.learn(turn, y[t] if graph.visible[turn.action, y[t]] else -1)
+            for chunk in stream_of(graph, X, y).chunks():
+                chunks.advance(chunk)
+            assert zeros.to_bytes() == none.to_bytes() == chunks.to_bytes()
 
 
 def test_an_empty_row_changes_no_weights(name):
@@ -271,8 +290,11 @@ def test_an_empty_row_changes_no_weights(name):
             model = Online(name, graph, FEATURES, seed=1, bias=False)
             play_online(model, X, [graph.classes[k] for k in y])
             before = model.weights
-            play_online(model, np.zeros((5, FEATURES)), [graph.classes[0]] * 5)
+            play_online(model, [sparse.csr_array((1, FEATURES))] * 5, [graph.classes[0]] * 5)
             assert model.weights.tobytes() == before.tobytes()
+            if named(name).default_normalize == "none":  # where columns are scaled, a zero that is given is a value
+                play_online(model, np.zeros((5, FEATURES)), [graph.classes[0]] * 5)
+                assert model.weights.tobytes() == before.tobytes()
 
 
 def test_both_tunings_of_the_figures(name):

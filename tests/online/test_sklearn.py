@@ -66,7 +66,9 @@ def test_fit_draws_and_learns_as_play_does(digits, learner, preset, revealing):
         for _ in runs:
             pass
         played = runs._runs[0].player
-        for rows in (X, scipy.sparse.csr_matrix(X)):
+        stored = scipy.sparse.csr_matrix(np.ones_like(X))
+        stored.data[:] = X.reshape(-1)  # with every zero: to `auto` it is a value, to the others nothing
+        for rows in (X, stored, *([scipy.sparse.csr_matrix(X)] if learner != "auto" else [])):
             model = GappletronClassifier(learner, preset, revealing, random_state=7).fit(rows, y)
             assert model.player_.weights.tobytes() == played.weights.tobytes()
             assert model.player_.engine.draws.state_at(150) == played.engine.draws.state_at(150)

@@ -7,7 +7,6 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
 
 import naive_monitor as naive
 from gappletron import FeedbackGraph, Monitor, Online, Player, UserError, Watch, interpreted
@@ -213,10 +212,8 @@ def test_a_watch_that_begins_later_knows_nothing_of_before():
 
 
 def chunk_of(X, y, start, stop):
-    rows = csr_matrix(X[start:stop])
-    return make_chunk(
-        rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.copy(), y[start:stop].astype(np.int64)
-    )
+    n, d = X[start:stop].shape
+    return make_chunk(np.arange(n + 1) * d, np.tile(np.arange(d), n), X[start:stop].reshape(-1), y[start:stop])
 
 
 def one_by_one(player, graph, X, y):

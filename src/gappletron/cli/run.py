@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -187,15 +186,15 @@ def tune_learners(
 ) -> dict[str, gp.Learner]:
     """Return the learners with the parameters that a tuning sets, for rows as they will be prepared."""
     from gappletron.data.normalization import find_normalization
+    from gappletron.data.transform import Transformed
     from gappletron.play.player import AUTO
 
     default, with_bias = ("none", False) if stream.encoder is None else AUTO["records"]
     bias = with_bias if pieces.bias is None else pieces.bias
-    with progress("reading"):  # a file without --max-norm is scanned for it
-        norm = find_normalization(pieces.normalize or "auto", default).longest() or stream.max_norm
-    norm = math.hypot(1.0, norm) if bias and norm is not None else norm
-    features = stream.features + bias
+    prepared = Transformed(stream, find_normalization(pieces.normalize or "auto", default), bias)
+    with progress("reading"):  # a file without --max-norm is scanned for it, and scaled columns are measured
+        norm = prepared.max_norm
     return {
-        name: gp.tuned(learner, tuning, graph, rounds=stream.rounds, features=features, max_norm=norm)
+        name: gp.tuned(learner, tuning, graph, rounds=stream.rounds, features=prepared.features, max_norm=norm)
         for name, learner in learners.items()
     }

@@ -11,7 +11,7 @@ from gappletron.base.checks import Label, label, labels, whole
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing
 from gappletron.data.records.values import unbox_numbers
-from gappletron.data.stream import CHUNK, ENTRIES, MOST_FEATURES, Chunk, Stream, drop_zeros, find_max_norm, make_chunk
+from gappletron.data.stream import CHUNK, ENTRIES, MOST_FEATURES, Chunk, Stream, find_max_norm, make_chunk
 
 
 class ArrayRows:
@@ -58,12 +58,11 @@ class ArrayRows:
             indptr = self._rows.indptr[start : stop + 1].astype(np.int64)
             span = slice(indptr[0], indptr[-1])
             indices, values = self._rows.indices[span].astype(np.int32), _as_doubles(self._rows.data[span])
-            return drop_zeros(indptr - indptr[0], indices, values)
-        block = _as_doubles(self._rows[start:stop])
-        keep = block != 0.0
-        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.count_nonzero(keep, axis=1), dtype=np.int64)))
-        columns = np.broadcast_to(np.arange(self.features, dtype=np.int32), keep.shape)
-        return indptr, columns[keep], block[keep]
+            return indptr - indptr[0], indices, values
+        rows = stop - start
+        indices = np.tile(np.arange(self.features, dtype=np.int32), rows)
+        values = _as_doubles(self._rows[start:stop]).flatten()  # a copy: X may be changed
+        return np.arange(rows + 1, dtype=np.int64) * self.features, indices, values
 
 
 class ArrayStream(Stream):

@@ -12,14 +12,18 @@ from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout
 from gappletron.kernel.types import Floats, Ints
 
-# A value counts for at most this many times the mean size of its column so far: one outlier does not set the scale.
+# A value counts for at most this many times the mean size of those in its column that are not 0: one outlier does not
+# set the scale.
 LONGEST_JUMP = 10.0
 
 # A column whose deviations add up to less, or that was never seen, has no scale: the signs of its entries count.
 LEAST_DEVIATION = 1e-200
 
-# A column whose share of entries that are not 0 is between these is centred in part; above, by its mean.
+# A column that has an entry in a share of the rows between these is centred in part; above, by its mean.
 SPARSE, DENSE = 0.5, 0.95
+
+# A column remembers so many entries.
+MOST_ENTRIES = 4096.0
 
 
 class Room(NamedTuple):
@@ -42,6 +46,10 @@ class Normalization(Piece, abstract=True):
     def longest(self) -> float | None:
         """Return an upper bound on the norm of a scaled row; None where there is none."""
         return 1.0
+
+    def counts_zeros(self) -> bool:
+        """Return whether an entry of 0 makes a difference."""
+        return False
 
     @abstractmethod
     @compiled
@@ -134,32 +142,39 @@ class Columns(Normalization):
     """Each column is centred where it is dense and divided by its mean deviation so far; then the row is divided by the
     root of the number of its entries.
 
-    The deviation of a column is the mean of ``|v - m|`` over its entries that are not 0. The centre m is the mean of
-    these entries for a column with at most one zero in twenty, and falls to 0 for one where half of the entries are 0:
-    zeros are not stored, so a sparse column cannot be centred. Values are cut to `limit` deviations. Multiplying a
-    column by any number does not matter; counts, texts and numbers need no other preparation. After 1,024 rows the
-    scales follow one row in eight.
+    A zero that was given is an entry like any other. What a sparse row leaves out is none. The deviation of a column is
+    the mean of ``|v - m|`` over its entries. The centre m is the mean of the entries for a column that has an entry in
+    at least 95 percent of the rows, and falls to 0 for one that has an entry in half of them: what is left out cannot
+    be centred. Up to `limit` deviations a value z counts as it is, beyond as ``sign(z) (limit + ln(1 + |z| - limit))``.
+    Multiplying a column by any number does not matter; counts, texts and numbers need no other preparation.
+
+    After 1,024 rows the scales follow one row in eight. They follow change: a column with more than 4,096 entries
+    counts as one with 4,096, all its sums and its number of rows multiplied by the same factor. So its memory is that
+    of 4,096 entries, about 30,000 rows for a dense column.
 
     >>> Columns()
-    Columns(limit=3.0)
+    Columns(limit=2.0)
     """
 
-    limit: float = 3.0
+    limit: float = 2.0
 
     def check(self) -> None:
         number(self.limit, "Columns' limit", above=0.0)
 
-    def longest(self) -> float:
-        return self.limit
+    def longest(self) -> None:
+        return None
+
+    def counts_zeros(self) -> bool:
+        return True
 
     def declare(self) -> Layout:
         """Return the state: the numbers of rows, and of those that the scales follow; for each column what :func:`note`
         keeps.
         """
-        return {"rows": Field(least=0), "noted": Field(least=0), "columns": Field("features", 6)}
+        return {"rows": Field(least=0), "noted": Field(least=0), "columns": Field("features", 8)}
 
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
-        factor = 1.0 / compute_entry_root(values, start, stop)
+        factor = 1.0 / math.sqrt(max(1, stop - start))
         for p in range(start, stop):
             values[p] = factor * standardize(state.columns, indices[p], values[p], self.limit)
 
@@ -170,75 +185,82 @@ class Columns(Normalization):
         is_noted = is_followed(state.rows[0])
         if is_noted:
             state.noted[0] += 1.0
-        per_row = 1.0 / state.noted[0]
-        factor = 1.0 / compute_entry_root(values, start + bias, stop)
+        noted = state.noted[0]
+        factor = 1.0 / math.sqrt(max(1, stop - start - bias))
         for p in range(start + bias, stop):
-            j, value = indices[p], values[p]
+            j = indices[p]
+            # Rows of a stream are checked after they are transformed.
+            value = min(LARGEST_VALUE, max(-LARGEST_VALUE, values[p]))
             values[p] = factor * standardize(state.columns, j, value, self.limit)
             if is_noted or state.columns[j, SCALE] == 0.0:
-                note(state.columns, j, value, per_row)
+                note(state.columns, j, value, noted)
         return squared_size(values, start, stop)
 
 
-ENTRIES, SIZES, SUMS, DEVIATIONS, CENTRE, SCALE = range(6)
+ENTRIES, NONZEROS, SIZES, SUMS, DEVIATIONS, BEFORE, CENTRE, SCALE = range(8)
 
 
 @helper
-def note(columns: Floats, j: int, value: float, per_row: float) -> None:
-    """Update the statistics of column j with one entry.
+def note(columns: Floats, j: int, value: float, noted: float) -> None:
+    """Update the statistics of column j with one entry, in the row that is number `noted` of those that are followed.
 
-    They are the number of entries, the sums of their sizes, values and deviations, and the centre and the scale that
-    follow from these.
+    They are the numbers of entries and of those that are not 0, the sums of sizes, values and deviations, how many of
+    the rows are forgotten, and the centre and the scale that follow from these.
     """
-    value = min(LARGEST_VALUE, max(-LARGEST_VALUE, value))  # rows of a stream are checked after they are transformed
-    if value != 0.0:
-        entries, sizes = columns[j, ENTRIES], columns[j, SIZES]
-        if abs(value) * entries > LONGEST_JUMP * sizes and entries > 0.0:
-            value = math.copysign(LONGEST_JUMP * sizes / entries, value)
-        entries += 1.0
-        sums = columns[j, SUMS] + value
-        centre = compute_centred_share(entries, per_row) * (sums / entries)
-        # The first entry had nothing to be compared with: its deviation is that from the centre which the second gives.
-        before = abs(columns[j, SUMS] - centre) if entries == 2.0 else columns[j, DEVIATIONS]
-        deviations = before + abs(value - centre)
-        columns[j, ENTRIES] = entries
-        columns[j, SIZES] = sizes + abs(value)
-        columns[j, SUMS] = sums
-        columns[j, DEVIATIONS] = deviations
-        columns[j, CENTRE] = centre
-        columns[j, SCALE] = entries / deviations if deviations > LEAST_DEVIATION else 0.0
+    nonzeros, sizes = columns[j, NONZEROS], columns[j, SIZES]
+    if abs(value) * nonzeros > LONGEST_JUMP * sizes and nonzeros > 0.0:
+        value = math.copysign(LONGEST_JUMP * sizes / nonzeros, value)
+    entries = columns[j, ENTRIES] + 1.0
+    sums = columns[j, SUMS] + value
+    centre = compute_centred_share(entries, noted - columns[j, BEFORE]) * (sums / entries)
+    # The first entry had nothing to be compared with: its deviation is that from the centre which the second gives.
+    before = abs(columns[j, SUMS] - centre) if entries == 2.0 else columns[j, DEVIATIONS]
+    deviations = before + abs(value - centre)
+    columns[j, ENTRIES] = entries
+    columns[j, NONZEROS] = nonzeros + (value != 0.0)
+    columns[j, SIZES] = sizes + abs(value)
+    columns[j, SUMS] = sums
+    columns[j, DEVIATIONS] = deviations
+    columns[j, CENTRE] = centre
+    columns[j, SCALE] = entries / deviations if deviations > LEAST_DEVIATION else 0.0
+    if entries > MOST_ENTRIES:
+        forget(columns, j, MOST_ENTRIES / entries, noted)
 
 
 @helper
-def compute_centred_share(entries: float, per_row: float) -> float:
-    """Return which share of its mean is subtracted from a column with so many entries that are not 0; in the first row,
-    none.
+def forget(columns: Floats, j: int, share: float, noted: float) -> None:
+    """Keep this share of the entries of column j, and of the rows they came in: means and the density stay."""
+    columns[j, BEFORE] = noted - share * (noted - columns[j, BEFORE])
+    for statistic in range(DEVIATIONS + 1):
+        columns[j, statistic] *= share
+
+
+@helper
+def compute_centred_share(entries: float, rows: float) -> float:
+    """Return which share of its mean is subtracted from a column with so many entries in so many rows; in the first
+    row, none.
     """
-    if per_row > 0.5:
+    if rows < 2.0:
         return 0.0
-    return min(1.0, max(0.0, (entries * per_row - SPARSE) / (DENSE - SPARSE)))
+    return min(1.0, max(0.0, (entries / rows - SPARSE) / (DENSE - SPARSE)))
 
 
 @helper
 def standardize(columns: Floats, j: int, value: float, limit: float) -> float:
-    """Return an entry of column j, less the centre, in mean deviations; its sign where the column has no scale, or is
-    one that a growing model does not have yet.
+    """Return an entry of column j, less the centre, in mean deviations, and softened beyond the limit; its sign where
+    the column has no scale, or is one that a growing model does not have yet.
     """
-    if value == 0.0:
-        return 0.0
     scale = columns[j, SCALE] if j < columns.shape[0] else 0.0
     if scale > 0.0:
-        return min(limit, max(-limit, (value - columns[j, CENTRE]) * scale))
-    return math.copysign(1.0, value)
+        return soften((value - columns[j, CENTRE]) * scale, limit)
+    return 0.0 if value == 0.0 else math.copysign(1.0, value)
 
 
 @helper
-def compute_entry_root(values: Floats, start: int, stop: int) -> float:
-    """Return the root of the number of entries that are not 0, at least 1."""
-    entries = 0
-    for p in range(start, stop):
-        entries += values[p] != 0.0
-    return math.sqrt(max(1, entries))
+def soften(z: float, limit: float) -> float:
+    """Return z as it is up to the limit; beyond it grows as a logarithm: an outlier can be seen, and does no harm."""
+    size = abs(z)
+    return z if size <= limit else math.copysign(limit + math.log1p(size - limit), z)
 
 
 @helper
@@ -270,7 +292,7 @@ def find_normalization(given: Any, default: str) -> Normalization:
     """Return the normalization of this name; None is none, and ``"auto"`` the default.
 
     >>> find_normalization("unit", "none"), find_normalization("auto", "columns"), find_normalization(None, "columns")
-    (Unit(), Columns(limit=3.0), AsGiven())
+    (Unit(), Columns(limit=2.0), AsGiven())
     """
     if isinstance(given, Normalization):
         return given

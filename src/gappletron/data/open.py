@@ -109,7 +109,8 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
     for name, value in options.items():
         if value is not None:
             raise UserError(f"{name}= is only for files, and {stream.name} is not one: omit it")
-    return transform(stream if rounds is None else FirstRounds(stream, rounds), normalize, bias)
+    stream = transform(stream, normalize, bias)
+    return stream if rounds is None else FirstRounds(stream, rounds)
 
 
 def _open_file(path: str | os.PathLike[str], options: dict[str, Any], required: tuple[str, ...]) -> Stream:

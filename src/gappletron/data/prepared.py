@@ -1,14 +1,26 @@
 """Chunks that are ready to be played: measured once for all players, those of :class:`Remembered` once for all runs."""
 
+import dataclasses
+import functools
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.arrays import ArrayRows
-from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, check_chunk, check_stream, make_chunk, squared_size
+from gappletron.data.stream import (
+    Chunk,
+    Stream,
+    Wrapped,
+    add_bias,
+    check_chunk,
+    check_stream,
+    drop_zeros,
+    make_chunk,
+    squared_size,
+)
 from gappletron.data.vectors import Vectors
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.numerics import LARGEST_VALUE
@@ -18,7 +30,8 @@ from gappletron.kernel.types import Floats, Vector
 NO_SCORES = np.zeros((0, 0))
 
 
-class Prepared(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Prepared:
     """A chunk that was checked, with ||x||^2 of every row, the least number of features and classes it needs, and the
     scores that came with its rows, if any did (n x K).
     """
@@ -32,13 +45,24 @@ class Prepared(NamedTuple):
     def with_bias(self) -> Self:
         """Return the same rows with one more feature, the first, that is always 1."""
         chunk = add_bias(self.chunk)
-        return self._replace(chunk=chunk, squared=1.0 + self.squared, features=self.features + 1)
+        return dataclasses.replace(self, chunk=chunk, squared=1.0 + self.squared, features=self.features + 1)
 
     def relabel(self, positions: NDArray[np.int64]) -> Self:
         """Return the same rows with each label y replaced by ``positions[y]``."""
         labels = positions[self.chunk.labels]
         chunk = make_chunk(*self.chunk[:3], labels)
-        return self._replace(chunk=chunk, classes=int(labels.max(initial=-1)) + 1)
+        return dataclasses.replace(self, chunk=chunk, classes=int(labels.max(initial=-1)) + 1)
+
+    def without_zeros(self) -> "Prepared":
+        """Return the same rows without entries of 0, for players to which these mean nothing; made once for all."""
+        return self._without_zeros or self
+
+    @functools.cached_property
+    def _without_zeros(self) -> "Prepared | None":
+        indptr, indices, values = drop_zeros(*self.chunk[:3])
+        if values is self.chunk.values:
+            return None
+        return dataclasses.replace(self, chunk=make_chunk(indptr, indices, values, self.chunk.labels))
 
 
 def prepare(chunk: Chunk) -> Prepared:

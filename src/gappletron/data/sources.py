@@ -192,11 +192,11 @@ class FileStream(Stream):
     def __init__(self, path: str | os.PathLike[str], columns: Iterable[str] | None = None) -> None:
         self._source = Source(path, columns)
         self.path, self.name = self._source.path, self._source.name
-        self._pipe, self._is_read = self._source.is_pipe(), False
+        self.is_pipe, self._is_read = self._source.is_pipe(), False
 
     def _begin(self) -> None:
         """Note that the rows are read now; raise a UserError if they come from a pipe that was read before."""
-        if self._pipe and self._is_read:
+        if self.is_pipe and self._is_read:
             raise UserError(f"{self.name} is a pipe and was read already: to play it again, write it to a file first")
         self._is_read = True
 

@@ -1,8 +1,8 @@
 """What a stream is: rounds in chunks of sparse rows, and the wrappers that change or check another stream.
 
 A :class:`Stream` knows its features and classes before the first round, and yields :class:`Chunk` after :class:`Chunk`
-in one fixed set of array types, so that the round loop is compiled once. Zeros are never stored: a sparse row, the same
-row dense and the same row in a file make the same chunk, bit for bit.
+in one fixed set of array types, so that the round loop is compiled once. A zero that was given is an entry; what a
+sparse row leaves out is none.
 """
 
 import abc
@@ -25,21 +25,21 @@ CHUNK = 65_536
 # The largest number of features: indices are int32.
 MOST_FEATURES = 2**31 - 1
 
-# The maximum number of non-zeros in a chunk, unless a single row has more: it bounds the memory of wide streams.
+# The maximum number of entries in a chunk, unless a single row has more: it bounds the memory of wide streams.
 ENTRIES = 4_194_304
 
 
 class Chunk(NamedTuple):
-    """Consecutive rounds: row ``i`` has non-zeros at ``indices[indptr[i]:indptr[i + 1]]`` and the label ``labels[i]``.
+    """Consecutive rounds: row ``i`` has entries at ``indices[indptr[i]:indptr[i + 1]]`` and the label ``labels[i]``.
 
     The arrays are one-dimensional, contiguous and read-only; ``indptr`` and ``labels`` are int64, ``indices`` int32,
     sorted and distinct within a row, ``values`` float64; ``indptr`` begins at 0, labels are positions in the stream's
     ``classes``.
 
     >>> from gappletron import ArrayStream
-    >>> chunk = next(ArrayStream([[0, 2.5], [0, 0]], ["ham", "spam"]).chunks())
+    >>> chunk = next(ArrayStream([[0, 2.5], [3, 4]], ["ham", "spam"]).chunks())
     >>> chunk.indptr, chunk.indices, chunk.values, chunk.labels
-    (array([0, 1, 1]), array([1], dtype=int32), array([2.5]), array([0, 1]))
+    (array([0, 2, 4]), array([0, 1, 0, 1], dtype=int32), array([0. , 2.5, 3. , 4. ]), array([0, 1]))
     """
 
     indptr: NDArray[np.int64]
@@ -111,11 +111,30 @@ def drop_zeros(
     >>> drop_zeros(np.array([0, 2, 3]), np.array([4, 6, 5], np.int32), np.array([1.0, 0.0, -0.0]))
     (array([0, 1, 1]), array([4], dtype=int32), array([1.]))
     """
-    keep = values != 0.0
-    if keep.all():
+    kept = np.count_nonzero(values)
+    if kept == values.size:
         return indptr, indices, values
-    kept_before = np.concatenate((np.zeros(1, np.int64), np.cumsum(keep, dtype=np.int64)))
-    return kept_before[indptr], indices[keep], values[keep]
+    out = np.zeros_like(indptr), np.empty(kept + 1, np.int32), np.empty(kept + 1)
+    arguments = (indptr, indices, values, *out)
+    specialise(_drop_zeros, *arguments)(*arguments)
+    return out[0], out[1][:kept], out[2][:kept]
+
+
+def _drop_zeros(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    values: NDArray[np.float64],
+    out_indptr: NDArray[np.int64],
+    out_indices: NDArray[np.int32],
+    out_values: NDArray[np.float64],
+) -> None:
+    at = 0
+    for row in range(indptr.size - 1):
+        for p in range(indptr[row], indptr[row + 1]):
+            # Every entry is written, and the next one takes the place of a zero: faster than a jump.
+            out_indices[at], out_values[at] = indices[p], values[p]
+            at += values[p] != 0.0
+        out_indptr[row + 1] = at
 
 
 @helper
@@ -204,6 +223,7 @@ class Stream(abc.ABC):
     :ivar encoder: the :class:`~gappletron.Encoder` that made the rows, where they were records; its columns have
         any scale.
     :ivar label: the column of the labels, where the rows come from a table.
+    :ivar is_pipe: whether it can be read only once.
     :ivar is_open: whether classes are added while the stream is played: `classes` are those that have come so far.
 
     >>> import numpy as np
@@ -225,6 +245,7 @@ class Stream(abc.ABC):
     is_transformed: bool = False
     encoder: Any = None
     label: str | None = None
+    is_pipe: bool = False
     is_open: bool = False
 
     @abc.abstractmethod

@@ -17,7 +17,7 @@ from gappletron.data import sources
 from gappletron.data.arrays import check_classes, plain_names
 from gappletron.data.formats import describe_content
 from gappletron.data.sources import FileStream, Progress
-from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, check_norm, drop_zeros, largest_norm, make_chunk
+from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, check_norm, largest_norm, make_chunk
 from gappletron.data.svmlight_parser import Rows, make_powers, make_rows, parse
 from gappletron.kernel.compiling import specialise
 
@@ -85,7 +85,7 @@ class SvmlightFile(FileStream):
         self.classes_given = classes is not None
         self._max_norm = None if max_norm is None else number(max_norm, "max_norm", above=0.0)
         self._needs_scan = features is None or classes is None
-        if self._pipe and self._needs_scan:
+        if self.is_pipe and self._needs_scan:
             cure = "give the features and the classes, or write it to a file first"
             raise UserError(f"{self.name} is a pipe and can be read only once: {cure}")
 
@@ -102,7 +102,7 @@ class SvmlightFile(FileStream):
     @functools.cached_property
     def max_norm(self) -> float | None:  # type: ignore[override]
         """The largest norm given or found; None for a pipe."""
-        if self._max_norm is not None or self._pipe:
+        if self._max_norm is not None or self.is_pipe:
             return self._max_norm
         return check_norm(self.scan().max_norm, self.name)
 
@@ -131,7 +131,7 @@ class SvmlightFile(FileStream):
         """
         if self._scan is not None:
             return self._scan
-        if self._pipe:
+        if self.is_pipe:
             raise UserError(f"{self.name} is a pipe and cannot be scanned: give the features, the classes and max_norm")
         rows, largest, norm = 0, 1, 0.0
         found = np.empty(0)
@@ -216,7 +216,7 @@ class SvmlightFile(FileStream):
                     wrong = f"{self.name}, line {rows.lines[count]}: {reason}"
                 entries = rows.indptr[count]
                 found = rows.indptr[: count + 1], rows.indices[:entries].copy(), rows.values[:entries].copy()
-                chunk = make_chunk(*(drop_zeros(*found) if doubtful else found), np.zeros(count, np.int64))
+                chunk = make_chunk(*found, np.zeros(count, np.int64))
                 for start in range(0, count, CHUNK):
                     stop = min(start + CHUNK, count)
                     yield Parsed(chunk.part(start, stop), rows.labels[start:stop], rows.lines[start:stop], largest)

@@ -294,7 +294,7 @@ def parse(  # noqa: PLR0912, PLR0915 - one pass over bytes
             begin = at
             value, at, kind = read_number(text, at, powers)
             wrong = kind == NO_NUMBER or not ends_token(text[at])
-            if not wrong and (value != 0.0 or kind == DOUBTFUL):
+            if not wrong:
                 if kind == DOUBTFUL:
                     doubtful = note_doubtful(rows, doubtful, entries, begin, at)
                 rows.indices[entries] = index - 1

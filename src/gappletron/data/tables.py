@@ -102,7 +102,7 @@ class TableFile(FileStream):
             raise UserError(f"{what}, which would show them to the learner: declare other columns")
         self._classes = None if classes is None else check_classes(map(_name_class, plain_names(classes)))
         self.classes_given = classes is not None
-        self.is_open = self._pipe and classes is None
+        self.is_open = self.is_pipe and classes is None
         self._is_prepared = False
         self._found: dict[str, None] = {}
         self._blocks: Iterator[Any] | None = None
@@ -135,7 +135,7 @@ class TableFile(FileStream):
         """Look at the first block, and scan the file for its classes where they were not given."""
         if self._is_prepared:
             return
-        rest = self._read(self._source, None if self._pipe else progress)
+        rest = self._read(self._source, None if self.is_pipe else progress)
         first = next(rest, None)
         if first is None:
             raise UserError(f"{self.name} has no rows: a table needs at least one")
@@ -143,7 +143,7 @@ class TableFile(FileStream):
         encoder = self._encoder.declaring({self.label or "": DROP})
         encoder = encoder.declaring(find_kinds(first, encoder))
         blocks = itertools.chain([first], rest)
-        if self._pipe:
+        if self.is_pipe:
             self._blocks = self._await_classes(blocks) if self.is_open else blocks
         elif self._classes is None:
             self._rows, self._classes = self._read_labels(blocks)
@@ -169,7 +169,7 @@ class TableFile(FileStream):
             if self.format == "vw":
                 raise UserError(f"{self.name}, line 1 has no label in front of the first '|': write one")
             has_header = self.format in ("csv", "tsv") and self._source.columns is None
-            first = self._source.read_first_bytes() if has_header and not self._pipe else b""
+            first = self._source.read_first_bytes() if has_header and not self.is_pipe else b""
             found = recognise(first)
             if found is not None and found.name not in ("csv", "tsv"):
                 raise UserError(f"{self.name} is read as {self.format.upper()}, but {describe_content(first)}")

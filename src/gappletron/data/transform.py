@@ -1,5 +1,6 @@
 """Transformations of the rows of a stream: normalization, and a bias."""
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Normalization, find_normalization
-from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, check_stream, make_chunk
+from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, check_stream, find_max_norm, make_chunk
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.state import Sizes, State
 
@@ -36,10 +37,15 @@ class Transformed(Wrapped):
         """The stream's features, and one more with a bias."""
         return int(self._stream.features) + self._bias
 
-    @property
+    @functools.cached_property
     def max_norm(self) -> float | None:  # type: ignore[override]
-        """That of normalized rows, else that of the stream; with a bias the root of 1 + its square."""
-        norm = self._normalization.longest() if self._normalizes else self._stream.max_norm
+        """That of normalized rows, measured where the normalization has no bound, else that of the stream; with a bias
+        the root of 1 + its square. A pipe cannot be measured: there it is what was given.
+        """
+        norm = self._normalization.longest() if self._normalizes else None
+        if norm is None and self._normalizes and not self.is_pipe:
+            return find_max_norm(self)
+        norm = self._stream.max_norm if norm is None else norm
         return math.hypot(1.0, norm) if self._bias and norm is not None else norm
 
     def chunks(self) -> Iterator[Chunk]:

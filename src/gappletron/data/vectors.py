@@ -202,8 +202,7 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
     if dense.dtype.kind not in "biuf":
         raise UserError(f"x has entries of type {dense.dtype}: give numbers")
     dense = dense.reshape(-1)
-    (indices,) = np.nonzero(dense)
-    return indices, dense[indices]
+    return np.arange(dense.size), dense
 
 
 def _is_one_row(shape: tuple[int, ...], features: int | None) -> bool:

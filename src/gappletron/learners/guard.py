@@ -154,7 +154,7 @@ class Guarded(Learner):
             freeze(self.exploration.table(graph)), freeze(game), float(game.top.max()), bool(graph.visible.all())
         )
 
-    # ------------------------------------------------------------------------------------------------------ the decision
+    # ----------------------------------------------------------------------------------------------------- the decision
 
     def keeps(self, classes: int) -> int:
         """Whether scores came with x, these scores, and those of the scorer that the loss was made from."""
@@ -186,7 +186,7 @@ class Guarded(Learner):
         if state.bold[0] > 0.0:
             kappa, c = 1.0 / rho, max(c, 2.0 * math.sqrt(rho))
         if self.delay > 0.0:
-            kappa = min(kappa, min(0.5 / rho, 0.25 / self.delay))
+            kappa = min(kappa, 0.5 / rho, 0.25 / self.delay)
         gamma = min(0.5, c / math.sqrt(1.0 + state.blind[0]))
         state.rates[0] = gamma
         state.rates[1] = kappa * gamma / max(state.size[0], measure_size(state, plan, x))
@@ -233,7 +233,7 @@ class Guarded(Learner):
         for k in range(K):
             kept[1 + K + k] = state.adjusted[k]
 
-    # ------------------------------------------------------------------------------------------------------ the feedback
+    # ----------------------------------------------------------------------------------------------------- the feedback
 
     def recall(self, state: Any, x: Row, played: Round) -> None:
         # The scorer learns late feedback at its scores of today, as the estimators do; the guard learns at those of
@@ -389,7 +389,7 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
 @helper
 def value(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
     """V(p): :func:`~gappletron.learners.exploration.minimax.worst`, in O(K) where each action shows itself, or all."""
-    if game.kind != BANDIT and game.kind != REVEALING:
+    if game.kind not in (BANDIT, REVEALING):
         return worst(game, losses, prices, p)
     seen = 0.0
     if game.kind == REVEALING:
@@ -459,7 +459,7 @@ def secure_full(game: Game, losses: Floats, prices: Floats, greedy: int, out: Fl
     total = 0.0
     for y in range(losses.size):
         if y != greedy:
-            out[y] = max(out[y], max(0.0, 1.0 - (losses[y] - prices[y]) * game.unit[y]))
+            out[y] = max(out[y], 1.0 - (losses[y] - prices[y]) * game.unit[y])
             total += out[y]
     for i in range(losses.size, out.size):
         total += out[i]

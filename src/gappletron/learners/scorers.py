@@ -95,8 +95,8 @@ def cut(score: float) -> float:
 
 @helper
 def differentiate_hinges(plan: Plan, played: Round, raw: Floats, out: Floats) -> float:
-    """Fill `out` with the derivatives of ``max(0, 1 - z_k s_k)^2 / 2`` for the classes that the action shows, and return
-    the sum of their squared errors ``(s_k - z_k)^2``, with s_k cut to [-1, 1].
+    """Fill `out` with the derivatives of ``max(0, 1 - z_k s_k)^2 / 2`` for the classes that the action shows, and
+    return the sum of their squared errors ``(s_k - z_k)^2``, with s_k cut to [-1, 1].
     """
     total = 0.0
     for k in range(raw.size):

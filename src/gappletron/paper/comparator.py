@@ -327,7 +327,7 @@ def _read_chunks(stream: Stream, positions: NDArray[np.int64] | None) -> list[Ch
         )
     chunks: list[Chunk] = []
     for checked in prepare_chunks(stream):
-        chunk = (checked if positions is None else checked.relabel(positions)).chunk
+        chunk = (checked if positions is None else checked.relabel(positions)).without_zeros().chunk
         if not chunks and chunk.labels.size:
             check_memory(
                 sum(array.nbytes for array in chunk) * (stream.rounds // chunk.labels.size),

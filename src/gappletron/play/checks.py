@@ -1,5 +1,6 @@
 """What a player is given, checked: chunks of rounds, totals, graphs of single rounds, probabilities."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -28,7 +29,7 @@ def check_chunk(player: Any, chunk: Chunk | Prepared, scores: Any = None) -> Pre
             f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
             f"player {player.features} features and {player.graph.n_classes} classes: make it larger"
         )
-    return checked
+    return player.engine.select(checked)
 
 
 def check_tally(player: Any, tally: Tally) -> Tally:
@@ -135,7 +136,8 @@ def add_scores(player: Any, chunks: list[Prepared], given: Any) -> Iterator[Prep
     rows = [len(ready.chunk.labels) for ready in chunks]
     scores = check_many_scores(player.learner, player.graph, given, sum(rows))
     ends = itertools.accumulate(rows, initial=0)
-    return (ready._replace(scores=scores[a:b]) for ready, (a, b) in zip(chunks, itertools.pairwise(ends), strict=True))
+    spans = zip(chunks, itertools.pairwise(ends), strict=True)
+    return (dataclasses.replace(ready, scores=scores[a:b]) for ready, (a, b) in spans)
 
 
 def squash_scores(scores: Floats) -> Floats:

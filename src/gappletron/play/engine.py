@@ -219,9 +219,14 @@ class Engine:
         longest = int(np.diff(indptr).max(initial=0)) + self.bias if self.copies_rows else 0
         return Room(np.empty(longest, np.int32), np.empty(longest))
 
+    def select(self, checked: Prepared) -> Prepared:
+        """Return a chunk without its zeros, unless rows are scaled by them: no learner's step depends on them."""
+        return checked if self.setup.normalization.counts_zeros() else checked.without_zeros()
+
     def scale(self, checked: Prepared) -> Rows:
         """Return the rows of a chunk as the learner would see them if they came next."""
-        ready = checked.with_bias() if self.bias else checked
+        selected = self.select(checked)
+        ready = selected.with_bias() if self.bias else selected
         room, width = self.room(NO_ROWS.indptr), self.state.sizes.features
         if not self.copies_rows and ready.features <= width:
             return Rows(*ready.chunk, ready.squared, room, checked.scores)

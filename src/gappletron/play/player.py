@@ -7,6 +7,7 @@ plays streams.
 """
 
 import copy
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -454,7 +455,8 @@ class Player:
         vector = x if isinstance(x, Vector) else self.checker.vector(x, self.features)
         ready = prepare_vector(vector)
         if scores is not None:
-            ready = ready._replace(scores=checks.check_scores(self.learner, self.graph, scores)[np.newaxis])
+            own = checks.check_scores(self.learner, self.graph, scores)[np.newaxis]
+            ready = dataclasses.replace(ready, scores=own)
         found = self.engine.look(rounds.write_greedy, [ready], 1, self.check_graph(graph), np.int64)
         return found.item()
 

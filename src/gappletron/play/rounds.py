@@ -40,8 +40,8 @@ TOTALS = ("mistakes", "labels_seen", "explored", "blind_rounds", "rate_sum", "lo
 class Setup(NamedTuple):
     """What rounds need besides the learner, its state and its plan.
 
-    Arrays for one round's scores (K, padded beyond its end), probabilities (N), and what the learner keeps of it; the size of a record without its
-    row; the number of rounds played; the padded width; and how a row is prepared: its normalization, what that
+    Arrays for one round's scores (K, padded beyond its end), probabilities (N), and what the learner keeps of it; the
+    size of a record without its row; the number of rounds played; the padded width; and how a row is prepared: its normalization, what that
     remembers, and 1 where its first entry is a bias. Then the time of the round; the limits on its distribution, what
     they remember, and what they derive from the graph; and the watch, what it remembers, and what it derives from the
     graph.
@@ -69,7 +69,9 @@ class Setup(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """A chunk, ||x||^2 of each of its rows, room for one row, and the scores that came with the rows, if any (n x K)."""
+    """A chunk, ||x||^2 of each of its rows, room for one row, and the scores that came with the rows, if any (n x
+    K).
+    """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]

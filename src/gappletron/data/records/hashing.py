@@ -179,8 +179,8 @@ def hash_text(
 
 @helper
 def merge(indices: Indices, values: Floats, start: int, stop: int, at: int) -> tuple[int, float]:
-    """Sort the entries from start to stop, add up those of one feature, leave out zeros; written from `at`. Return
-    where they end, and the sum of their squares.
+    """Sort the entries from start to stop and add up those of one feature, written from `at`; leave out those that
+    cancel each other, but not a number 0. Return where they end, and the sum of their squares.
     """
     for gap in GAPS:
         for p in range(start + gap, stop):
@@ -194,11 +194,13 @@ def merge(indices: Indices, values: Floats, start: int, stop: int, at: int) -> t
     p = start
     while p < stop:
         index, total = indices[p], values[p]
+        has_zero = total == 0.0
         p += 1
         while p < stop and indices[p] == index:
+            has_zero = has_zero or values[p] == 0.0
             total += values[p]
             p += 1
-        if total != 0.0:
+        if total != 0.0 or has_zero:
             indices[at], values[at] = index, total
             squared += total * total
             at += 1
@@ -294,8 +296,8 @@ class Hasher:
     def hash_rows(self, cells: Entries, texts: Texts, merges: bool = True) -> tuple[Entries, Floats]:
         """Return the features of rows, and ||x||^2 of each, from features that are not words, and texts.
 
-        With `merges` the indices of a row increase, values of one feature are added up and zeros are left out. The
-        sums have the same bits as those of :meth:`hash_row`.
+        With `merges` the indices of a row increase, values of one feature are added up, and those that cancel each
+        other are left out. The sums have the same bits as those of :meth:`hash_row`.
 
         >>> cells = Entries(np.array([0, 1]), np.array([7], np.int32), np.array([2.5]))
         >>> Hasher(2**18, 1).hash_rows(cells, pack_texts(np.array([1, 0]), [0], ["Free entry! free"]))[0][1:]
