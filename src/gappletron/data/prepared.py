@@ -40,7 +40,7 @@ class Prepared:
     squared: Floats
     features: int
     classes: int
-    scores: Floats = NO_SCORES
+    scores: Floats = dataclasses.field(default_factory=lambda: NO_SCORES)
 
     def with_bias(self) -> Self:
         """Return the same rows with one more feature, the first, that is always 1."""

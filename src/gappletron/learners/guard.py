@@ -150,9 +150,9 @@ class Guarded(Learner):
         costs = graph.costs
         excess = costs - costs[np.arange(graph.n_classes), np.arange(graph.n_classes)]
         game = make_game(graph.visible, np.ascontiguousarray(excess))
-        return GuardTable(
-            freeze(self.exploration.table(graph)), freeze(game), float(game.top.max()), bool(graph.visible.all())
-        )
+        freeze(game)
+        rule = freeze(self.exploration.table(graph))
+        return GuardTable(rule, game, float(game.top.max()), bool(graph.visible.all()))
 
     # ----------------------------------------------------------------------------------------------------- the decision
 

@@ -41,10 +41,10 @@ class Setup(NamedTuple):
     """What rounds need besides the learner, its state and its plan.
 
     Arrays for one round's scores (K, padded beyond its end), probabilities (N), and what the learner keeps of it; the
-    size of a record without its row; the number of rounds played; the padded width; and how a row is prepared: its normalization, what that
-    remembers, and 1 where its first entry is a bias. Then the time of the round; the limits on its distribution, what
-    they remember, and what they derive from the graph; and the watch, what it remembers, and what it derives from the
-    graph.
+    size of a record without its row; the number of rounds played; the padded width; and how a row is prepared: its
+    normalization, what that remembers, and 1 where its first entry is a bias. Then the time of the round; the limits on
+    its distribution, what they remember, and what they derive from the graph; and the watch, what it remembers, and
+    what it derives from the graph.
 
     The number of rounds played is changed by the same calls of compiled code as the state. A signal handler runs before
     or after such a call, never inside it, so the number always tells what the state has seen.
