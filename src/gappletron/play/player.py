@@ -22,7 +22,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.base.text import unknown
 from gappletron.data.normalization import find_normalization
-from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
+from gappletron.data.prepared import NO_SCORES, Prepared, prepare_rows, prepare_vector
 from gappletron.data.stream import MOST_FEATURES, Chunk
 from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
@@ -272,6 +272,10 @@ class Player:
             return self.checker.vector(x, self.features)
         return self.checker.vector(tuple(sparse_parts(x, None)), self.feature_limit)
 
+    def check_scores(self, scores: Any) -> Floats | None:
+        """Return the scores that came with a row, checked and between -1 and 1; None where there are none."""
+        return None if scores is None else checks.check_scores(self.learner, self.graph, scores)
+
     def check_many(self, matrix: Any) -> Vectors | None:
         """Return the rows of a sparse matrix, checked; None where one must be converted, or is wrong."""
         return self.checker.vectors(matrix, self.feature_limit or self.features)
@@ -302,33 +306,38 @@ class Player:
         :param graph: the feedback graph of this round, over the same classes and actions; by default the player's own.
         :param scores: a score of your own for every class (:func:`gappletron.play.checks.check_scores`).
         """
-        vector = self.check(x)
+        vector, given = self.check(x), self.check_scores(scores)
         while True:  # again where a signal handler has played a round in between
-            turn = self.new_turn(vector, graph, scores=scores)
+            turn = self.new_turn(vector, graph, given=given)
             if self.draw(turn, vector, self.engine.played.item(0)):
                 return turn
 
     def new_turn(
-        self, vector: Vector, graph: FeedbackGraph | None = None, probabilities: Any = None, scores: Any = None
+        self,
+        vector: Vector,
+        graph: FeedbackGraph | None = None,
+        probabilities: Any = None,
+        given: Floats | None = None,
     ) -> Turn:
         """Return a turn for a checked vector, whose action :meth:`draw` will draw, or take over from another's decision
         with these probabilities. Only the number of features may change.
+
+        :param given: checked scores that came with the vector (:meth:`check_scores`).
         """
-        own = None if scores is None else checks.check_scores(self.learner, self.graph, scores)
-        given = None if probabilities is None else checks.check_distribution(probabilities, self.graph.n_actions)
+        chances = None if probabilities is None else checks.check_distribution(probabilities, self.graph.n_actions)
         here = self.check_graph(graph)
         if self.feature_limit is not None and vector.indices.size:
             self.make_room(vector.indices.item(-1))
         engine = self.engine
         entries = vector.values.size + engine.bias
         record = np.zeros(engine.setup.record_size + entries + (entries + 1) // 2)
+        if chances is not None:
+            record = np.concatenate([record, np.zeros(chances.size)])
+            record[HEAD : HEAD + chances.size] = chances
         if given is not None:
-            record = np.concatenate([record, np.zeros(given.size)])
-            record[HEAD : HEAD + given.size] = given
-        if own is not None:
             start = engine.setup.record_size - engine.setup.kept.size
             record[start] = 1.0
-            record[start + 1 : start + 1 + own.size] = own
+            record[start + 1 : start + 1 + given.size] = given
         return Turn(here, engine.state.sizes.features, record)
 
     def draw(self, turn: Turn, vector: Vector, at: int, action: int | None = None, greedy: int | None = None) -> bool:
@@ -350,13 +359,12 @@ class Player:
         wanted = -1 if greedy is None else whole(greedy, "the position of a class", most=self.graph.n_classes - 1)
         return engine.call(rounds.follow, pack, vector, action, wanted, at, turn.record) is True
 
-    def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None, scores: Any = None) -> Turns:
+    def draw_many(self, rows: Vectors, graph: FeedbackGraph | None = None, given: Floats = NO_SCORES) -> Turns:
         """Return turns for many checked rows, with their actions drawn: the same bits as one by one, in one call of
         compiled code. The rows are copied.
 
-        :param scores: one of your own for every class of every row; see :meth:`act`.
+        :param given: checked scores that came with the rows, n x K (:func:`gappletron.play.checks.check_many_scores`).
         """
-        given = checks.check_many_scores(self.learner, self.graph, scores, rows.squared.size)
         here = self.check_graph(graph)
         if self.feature_limit is not None:
             ends = rows.indptr[1:][np.diff(rows.indptr) > 0]
@@ -394,9 +402,9 @@ class Player:
         :param probabilities: of all actions, when it was drawn.
         :param greedy: the position of the greedy class of that decision, where it is to stand for the learner's own.
         """
-        vector = self.check(x)
+        vector, given = self.check(x), self.check_scores(scores)
         while True:  # again where a signal handler has played a round in between
-            turn = self.new_turn(vector, graph, probabilities, scores)
+            turn = self.new_turn(vector, graph, probabilities, given)
             if self.draw(turn, vector, self.rounds, action, greedy):
                 return turn
 
