@@ -71,7 +71,7 @@ def transform(stream: Stream, normalize: str | None = "none", bias: bool = False
     >>> stream = transform(ArrayStream([[3, 4], [0, 0]], ["a", "b"]), normalize="unit", bias=True)
     >>> chunk = next(stream.chunks())
     >>> chunk.indices, chunk.values
-    (array([0, 1, 2, 0], dtype=int32), array([1. , 0.6, 0.8, 1. ]))
+    (array([0, 1, 2, 0, 1, 2], dtype=int32), array([1. , 0.6, 0.8, 1. , 0. , 0. ]))
     >>> stream.features, stream.max_norm
     (3, 1.4142135623730951)
     """

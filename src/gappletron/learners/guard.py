@@ -47,9 +47,10 @@ VALUES, SCORER, SQUARES, OWN, OFFSETS, SEEN, LATEST = range(7)
 # What is remembered of restarts: how many there were, and the rounds of the last ones with their reasons.
 REMEMBERED = 16
 
-# The scorer fails where the sum of its losses above that of knowing nothing is so many times the root of the sum of
-# their squares. Then the guard takes the largest steps that the theorem allows.
-FAILURE = 4.0
+# The scorer fails where the sum of its losses above this one (knowing nothing has a loss of 1) is at least so much, and
+# so many times the root of the sum of their squares; it does well again where that is true of the negative sum. The
+# first number doubles with every phase, so that there are few.
+USELESS, LEAST_SUM, LEAST_SCORE = 0.9, 10.0, 4.0
 
 FORGETTING = 0.998  # what the comparison of the values of b counts for after one more round that it follows
 
@@ -71,8 +72,9 @@ class Guarded(Learner):
     """Any scorer with a bound on the expected cost; with its default scorer the default learner, ``auto``.
 
     The scorer's own rule proposes how to explore, and the guard changes the proposal as little as is needed for the
-    theorem. Its steps are small (`kappa`) while the scorer does well. When the losses of the scorer are proved to be
-    larger than those of knowing nothing, it begins anew with the largest steps. The bounds of both phases add up.
+    theorem. Its steps are small (`kappa`) while the scorer does well. When the losses of the scorer are clearly not
+    below those of knowing nothing, it begins anew with the largest steps; and with small ones when the scorer does well
+    again. The bounds of these phases add up, and there are at most about the logarithm of the number of rounds.
 
     :param scorer: what makes the scores.
     :param exploration: the rule that proposes a distribution.
@@ -126,7 +128,7 @@ class Guarded(Learner):
             "size": Field(least=0),
             "rho": Field(least=0),
             "blind": Field(least=0),
-            "bold": Field(least=0),
+            "phase": Field(least=0),
             "evidence": Field(2, least=0),
             "sums": Field(7, least=0),
             "rounds": Field(least=0),
@@ -183,7 +185,7 @@ class Guarded(Learner):
         """Write gamma_t and eta_t of the next round, whose row is x; neither ever grows within a phase."""
         rho = max(state.rho[0], plan.graph.dominating.size)
         kappa, c = min(self.kappa, 1.0 / rho), self.c
-        if state.bold[0] > 0.0:
+        if is_bold(state.phase[0]):
             kappa, c = 1.0 / rho, max(c, 2.0 * math.sqrt(rho))
         if self.delay > 0.0:
             kappa = min(kappa, 0.5 / rho, 0.25 / self.delay)
@@ -247,6 +249,7 @@ class Guarded(Learner):
         state.sums[LATEST] = max(state.sums[LATEST], played.delay)
         if played.label >= 0:
             self.correct(state, plan, x, played)
+        self.doubt_scorer(state, plan, x, played)
         state.learned[0] += 1.0
         if plan.graph.has_costs or is_followed(state.learned[0]):
             for b in range(state.fit.size):
@@ -259,7 +262,7 @@ class Guarded(Learner):
 
     @compiled
     def correct(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
-        """Learn the guard's own weights from a label that was seen, and ask whether the scorer fails."""
+        """Learn the guard's own weights from a label that was seen."""
         y, scores, K = played.label, played.scores, played.scores.size
         weight = plan.table.game.top[y] / propensity(plan, played, y)
         top = argmax(scores)
@@ -277,20 +280,39 @@ class Guarded(Learner):
         state.sums[SQUARES] += weight * weight * loss * loss
         state.sums[OWN] += weight * smooth_hinge(scores, y)
         state.sums[SEEN] += 1.0
-        if state.bold[0] == 0.0:
-            excess = weight * (loss - 1.0)
-            state.evidence[1] += excess * excess
-            state.evidence[0] = max(0.0, state.evidence[0] + excess)
-            if state.evidence[0] == 0.0:
-                state.evidence[1] = 0.0
-            elif state.evidence[0] > FAILURE * math.sqrt(state.evidence[1]):
-                self.set_rates(state, plan, x)
-                state.sums[OFFSETS] += 0.5 / state.rates[1]
-                fill_all(state.gradients, 0.0)
-                state.slopes[0] = 0.0
-                state.slopes[1] = 0.0
-                state.blind[0] = 0.0
-                state.bold[0] = 1.0
+
+    @compiled
+    def doubt_scorer(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
+        """Ask whether the scorer fails, or does well again, where the action shows whether its best class is the label;
+        then begin a phase with the largest steps, or with small ones.
+
+        Evidence is how much larger its loss is than that of knowing little, weighted by the probability of being shown.
+        Where the best class is not the label, which stays hidden, the loss is at least that of the next class.
+        """
+        K = played.scores.size
+        adjusted = played.kept[1 + K : 1 + 2 * K]
+        best = argmax(adjusted)
+        if not plan.graph.visible[played.action, best]:
+            return
+        y = played.label if played.label >= 0 else rival(adjusted, best)
+        weight = plan.table.game.top[y] / propensity(plan, played, best)
+        excess = weight * (smooth_hinge(adjusted, y) - USELESS)
+        if is_bold(state.phase[0]):
+            excess = -excess
+        state.evidence[1] += excess * excess
+        state.evidence[0] = max(0.0, state.evidence[0] + excess)
+        if state.evidence[0] == 0.0:
+            state.evidence[1] = 0.0
+        elif state.evidence[0] > max(LEAST_SUM * math.exp2(state.phase[0]), LEAST_SCORE * math.sqrt(state.evidence[1])):
+            self.set_rates(state, plan, x)
+            state.sums[OFFSETS] += 0.5 / state.rates[1]
+            fill_all(state.gradients, 0.0)
+            state.slopes[0] = 0.0
+            state.slopes[1] = 0.0
+            state.blind[0] = 0.0
+            state.evidence[0] = 0.0
+            state.evidence[1] = 0.0
+            state.phase[0] += 1.0
 
     def reset(self, state: Any) -> None:
         self.scorer.restart_now(state.scorer)
@@ -304,6 +326,12 @@ class Guarded(Learner):
         """The scorer's, less the guard's sum of gradients times the rate that it would have at present."""
         own = self.scorer.weights(state.scorer)
         return state.gradients * 0.0 if own is None else own
+
+
+@helper
+def is_bold(phase: float) -> bool:
+    """Whether the steps of a phase are the largest: in every other one, beginning with small steps."""
+    return phase % 2.0 == 1.0
 
 
 @helper

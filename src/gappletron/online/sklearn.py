@@ -40,8 +40,9 @@ class Acts(NamedTuple):
     :param visible: Which action (row) reveals which class (column).
     :param drawn: the position of the action of every row in `names`.
 
-    >>> model = GappletronClassifier(graph="bandit").fit([[1.0, 0], [0, 1], [1, 1]] * 50, ["cat", "dog", "fox"] * 50)
-    >>> acts = model.act([[1.0, 0], [0, 1], [1, 1]])
+    >>> X = [[1.0, 0], [0, 1], [1, 1]]
+    >>> model = GappletronClassifier(graph="bandit", random_state=1).fit(X * 50, ["cat", "dog", "fox"] * 50)
+    >>> acts = model.act(X)
     >>> acts.actions, acts.reveals[0].tolist()
     (array(['cat', 'dog', 'fox'], dtype='<U3'), [True, False, False])
     >>> acts.hide(["cat", "dog", "dog"])
