@@ -50,7 +50,7 @@ REMEMBERED = 16
 # The scorer fails where the sum of its losses above this one (knowing nothing has a loss of 1) is at least so much, and
 # so many times the root of the sum of their squares; it does well again where that is true of the negative sum. The
 # first number doubles with every phase, so that there are few.
-USELESS, LEAST_SUM, LEAST_SCORE = 0.9, 10.0, 4.0
+USELESS, LEAST_SUM, LEAST_SCORE = 0.97, 5.0, 4.0
 
 FORGETTING = 0.998  # what the comparison of the values of b counts for after one more round that it follows
 
