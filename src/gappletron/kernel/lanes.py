@@ -37,6 +37,8 @@ def padded_width(classes: int) -> int:
 
 DOUBLE, WORD, INT = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 LANE = ir.VectorType(DOUBLE, VECTOR)
+INDICES = ir.VectorType(WORD, VECTOR)
+SHIFT = VECTOR.bit_length() - 1
 
 
 def _pointers(builder: Any, base: Any, width: int) -> list[Any]:
@@ -104,6 +106,35 @@ class _Entries:
         """Return the address of the row of W that belongs to entry p."""
         feature = self.builder.sext(self.builder.load(self.builder.gep(self.indices, [p])), WORD)
         return self.builder.gep(weights, [self.builder.mul(feature, WORD(self.width))])
+
+    def gather(self, weights: Any, p: Any, k: Any) -> tuple[Any, list[Any]]:
+        """Return column k of W at the entries from p on, as many as a vector holds, and their addresses."""
+        builder, vector, places = self.builder, LANE(ir.Undefined), []
+        for lane in range(VECTOR):
+            place = builder.gep(self.row(weights, builder.add(p, WORD(lane))), [k])
+            vector = builder.insert_element(vector, builder.load(place), INT(lane))
+            places.append(place)
+        return vector, places
+
+    def scatter(self, vector: Any, places: Sequence[Any]) -> None:
+        """Store the lanes of a vector at these addresses."""
+        for lane, place in enumerate(places):
+            self.builder.store(self.builder.extract_element(vector, INT(lane)), place)
+
+    def loop_blocks(self, body: Callable[[Any, Any], None]) -> Any:
+        """Make a loop over whole blocks of entries, given their first place and their numbers; the first place that is
+        left over. The features of a row are distinct, so the entries of a block may be moved side by side.
+        """
+        builder = self.builder
+        blocks = builder.ashr(builder.sub(self.stop, self.start), WORD(SHIFT))
+
+        def block(number: Any, _: Sequence[Any]) -> Sequence[Any]:
+            p = builder.add(self.start, builder.shl(number, WORD(SHIFT)))
+            body(p, builder.load(builder.bitcast(builder.gep(self.values, [p]), LANE.as_pointer()), align=8))
+            return []
+
+        _over_entries(builder, WORD(0), blocks, [], block)
+        return builder.add(self.start, builder.shl(blocks, WORD(SHIFT)))
 
     def loop(self, carried: Sequence[Any], body: Callable[[Any, Sequence[Any]], Sequence[Any]]) -> Sequence[Any]:
         """Make a loop over the entries."""
@@ -212,6 +243,85 @@ def divide_rows(typing_context: Any, arrays: Any, x: Any, direction: Any, bend: 
     return types.float64(arrays, x, direction, types.float64, types.float64), code
 
 
+def _larger(builder: Any, a: Any, b: Any) -> Any:
+    """max(a, b), lane by lane."""
+    return builder.select(builder.fcmp_ordered(">", b, a), b, a)
+
+
+@intrinsic
+def forget_in_blocks(typing_context: Any, variances: Any, x: Any, k: Any, retain: Any) -> Any:
+    """``S = S / (S + retain (1 - S))`` at column k, for whole blocks of entries; the first entry that is left over."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        matrix = _data(context, builder, variances, arguments[0])
+        entries = _Entries(context, builder, x, arguments[1])
+        ones, keep = _splat(builder, DOUBLE(1.0)), _splat(builder, arguments[3])
+
+        def forget(p: Any, _: Any) -> None:
+            S, places = entries.gather(matrix, p, arguments[2])
+            rest = builder.fmul(keep, builder.fsub(ones, S))
+            entries.scatter(builder.fdiv(S, builder.fadd(S, rest)), places)
+
+        return entries.loop_blocks(forget)
+
+    return types.int64(variances, x, types.int64, types.float64), code
+
+
+@intrinsic
+def step_by_variances(typing_context: Any, arrays: Any, x: Any, k: Any, step: Any, gain: Any, least: Any) -> Any:
+    """With (W, S) = `arrays`: ``W += step S x``, ``S = max(least, S / (1 + S (gain x^2)))`` at column k, for whole
+    blocks of entries; the first entry that is left over.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        matrices = [_data(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(2)]
+        entries = _Entries(context, builder, x, arguments[1])
+        step, gain, least = (_splat(builder, arguments[place]) for place in (3, 4, 5))
+        ones = _splat(builder, DOUBLE(1.0))
+
+        def move(p: Any, value: Any) -> None:
+            (w, to_w), (S, to_S) = (entries.gather(matrix, p, arguments[2]) for matrix in matrices)
+            entries.scatter(builder.fadd(w, builder.fmul(builder.fmul(step, S), value)), to_w)
+            grown = builder.fmul(S, builder.fmul(gain, builder.fmul(value, value)))
+            entries.scatter(_larger(builder, least, builder.fdiv(S, builder.fadd(ones, grown))), to_S)
+
+        return entries.loop_blocks(move)
+
+    numbers = (types.float64,) * 3
+    return types.int64(arrays, x, types.int64, *numbers), code
+
+
+@intrinsic
+def step_by_roots(typing_context: Any, arrays: Any, x: Any, k: Any, numbers: Any) -> Any:
+    """With (W, G) = `arrays` and (weight, derivative, rate, delta, clip) = `numbers`: ``g = weight x derivative``,
+    ``G += g^2``, ``W -= rate g / sqrt(delta + G)`` at column k, clipped, for whole blocks of entries; the first entry
+    that is left over.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        matrices = [_data(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(2)]
+        entries = _Entries(context, builder, x, arguments[1])
+        given = [builder.extract_value(arguments[3], place) for place in range(5)]
+        weight, derivative, rate, delta, high = (_splat(builder, number) for number in given)
+        low = builder.fneg(high)
+        kind = ir.FunctionType(LANE, [LANE])
+        root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{VECTOR}f64")
+
+        def move(p: Any, value: Any) -> None:
+            (w, to_w), (G, to_G) = (entries.gather(matrix, p, arguments[2]) for matrix in matrices)
+            g = builder.fmul(builder.fmul(weight, value), derivative)
+            G = builder.fadd(G, builder.fmul(g, g))
+            entries.scatter(G, to_G)
+            change = builder.fdiv(builder.fmul(rate, g), builder.call(root, [builder.fadd(delta, G)]))
+            moved = _larger(builder, low, builder.fsub(w, change))
+            entries.scatter(builder.select(builder.fcmp_ordered("<", moved, high), moved, high), to_w)
+
+        return entries.loop_blocks(move)
+
+    five = types.UniTuple(types.float64, 5)  # type: ignore[attr-defined]
+    return types.int64(arrays, x, types.int64, five), code
+
+
 @intrinsic
 def nonzero_lanes(typing_context: Any, vector: Any, x: Any) -> Any:
     """A word whose bit k is set where entry k of a padded vector is not 0; x tells the number of classes."""
@@ -237,10 +347,6 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(1))
 
     return types.int64(types.uint64), code
-
-
-INDICES = ir.VectorType(WORD, VECTOR)
-SHIFT = VECTOR.bit_length() - 1
 
 
 @intrinsic

@@ -17,11 +17,14 @@ from gappletron.kernel.lanes import (
     add_columns,
     add_rows,
     divide_rows,
+    forget_in_blocks,
     largest_entry,
     lowest_bit,
     multiply_rows,
     nonzero_lanes,
     padded_width,
+    step_by_roots,
+    step_by_variances,
     width_of,
 )
 from gappletron.kernel.pieces import Piece, PieceType, compiled_by, helper
@@ -276,6 +279,50 @@ def _compiled_diagonal_step(arrays: Any, x: Any, direction: Any, bend: Any, push
     if not (width_of(x) and are_doubles(*arrays, direction)):
         return diagonal_step
     return lambda arrays, x, direction, bend, push: divide_rows(arrays, x, direction, bend, push)
+
+
+# What follows does a part of a loop over the entries of x in vectors, and returns the first entry that is left over for
+# the plain loop: interpreted, all of them.
+
+
+def forget_blocks(variances: Floats, x: Row, k: int, retain: float) -> int:
+    """``S = S / (S + retain (1 - S))`` at column k of S."""
+    return x.start
+
+
+@compiled_by(forget_blocks)
+def _compiled_forget_blocks(variances: Any, x: Any, k: Any, retain: Any) -> Callable[..., int]:
+    if not (width_of(x) and are_doubles(variances)):
+        return forget_blocks
+    return lambda variances, x, k, retain: forget_in_blocks(variances, x, k, retain)
+
+
+def variance_blocks(
+    arrays: tuple[Floats, Floats], x: Row, k: int, step: float, gain: float, least: float
+) -> int:
+    """With (W, S) = `arrays`: ``W += step S x``, ``S = max(least, S / (1 + S (gain x^2)))`` at column k."""
+    return x.start
+
+
+@compiled_by(variance_blocks)
+def _compiled_variance_blocks(arrays: Any, x: Any, k: Any, step: Any, gain: Any, least: Any) -> Callable[..., int]:
+    if not (width_of(x) and are_doubles(*arrays)):
+        return variance_blocks
+    return lambda arrays, x, k, step, gain, least: step_by_variances(arrays, x, k, step, gain, least)
+
+
+def root_blocks(arrays: tuple[Floats, Floats], x: Row, k: int, numbers: tuple[float, ...]) -> int:
+    """With (W, G) = `arrays` and (weight, derivative, rate, delta, clip) = `numbers`: ``g = weight x derivative``,
+    ``G += g^2`` and ``W -= rate g / sqrt(delta + G)`` at column k, clipped.
+    """
+    return x.start
+
+
+@compiled_by(root_blocks)
+def _compiled_root_blocks(arrays: Any, x: Any, k: Any, numbers: Any) -> Callable[..., int]:
+    if not (width_of(x) and are_doubles(*arrays)):
+        return root_blocks
+    return lambda arrays, x, k, numbers: step_by_roots(arrays, x, k, numbers)
 
 
 @helper

@@ -19,7 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from gappletron.kernel.numerics import Row, add_outer, dot, inner_product, squared_length, squared_norm
+from gappletron.kernel.numerics import (
+    Row,
+    add_outer,
+    dot,
+    forget_blocks,
+    inner_product,
+    root_blocks,
+    squared_length,
+    squared_norm,
+    variance_blocks,
+)
 from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, Share, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
@@ -343,7 +353,8 @@ class AdaGrad(Optimizer):
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         for k in range(direction.size):
             if direction[k] != 0.0:  # most classes have no gradient in most rounds, and roots are slow
-                for p in range(x.start, x.stop):
+                numbers = (weight, direction[k], self.rate, DELTA, self.clip)
+                for p in range(root_blocks((state.weights, state.totals), x, k, numbers), x.stop):
                     j = x.indices[p]
                     g = weight * x.values[p] * direction[k]
                     state.totals[j, k] += g * g
@@ -475,7 +486,7 @@ class ConfidenceWeighted(Optimizer):
 @helper
 def forget_certainty(variances: Floats, x: Row, k: int, retain: float) -> None:
     """``1/S <- 1 + retain (1/S - 1)`` for the features of x and class k."""
-    for p in range(x.start, x.stop):
+    for p in range(forget_blocks(variances, x, k, retain), x.stop):
         S = variances[x.indices[p], k]
         variances[x.indices[p], k] = S / (S + retain * (1.0 - S))
 
@@ -488,7 +499,8 @@ def move_by_variance(state: Any, x: Row, k: int, derivative: float, weight: floa
         V += x.values[p] * x.values[p] * state.variances[x.indices[p], k]
     step = -derivative / (r / weight + V)
     gain = shrink * (weight / r)
-    for p in range(x.start, x.stop):
+    arrays = (state.weights, state.variances)
+    for p in range(variance_blocks(arrays, x, k, step, gain, SMALLEST_VARIANCE), x.stop):
         j = x.indices[p]
         value = x.values[p]
         S = state.variances[j, k]
