@@ -17,14 +17,14 @@ from gappletron.kernel.lanes import (
     add_columns,
     add_rows,
     divide_rows,
-    forget_in_blocks,
+    forget_column,
     largest_entry,
     lowest_bit,
     multiply_rows,
     nonzero_lanes,
     padded_width,
-    step_by_roots,
-    step_by_variances,
+    root_column,
+    vary_column,
     width_of,
 )
 from gappletron.kernel.pieces import Piece, PieceType, compiled_by, helper
@@ -281,48 +281,65 @@ def _compiled_diagonal_step(arrays: Any, x: Any, direction: Any, bend: Any, push
     return lambda arrays, x, direction, bend, push: divide_rows(arrays, x, direction, bend, push)
 
 
-# What follows does a part of a loop over the entries of x in vectors, and returns the first entry that is left over for
-# the plain loop: interpreted, all of them.
+def forget_certainty(variances: Floats, x: Row, k: int, retain: float) -> float:
+    """``1/S <- 1 + retain (1/S - 1)`` for the features of x and class k; then the sum of x^2 S."""
+    total = 0.0
+    for p in range(x.start, x.stop):
+        S = variances[x.indices[p], k]
+        S = S / (S + retain * (1.0 - S))
+        variances[x.indices[p], k] = S
+        total += x.values[p] * x.values[p] * S
+    return total
 
 
-def forget_blocks(variances: Floats, x: Row, k: int, retain: float) -> int:
-    """``S = S / (S + retain (1 - S))`` at column k of S."""
-    return x.start
-
-
-@compiled_by(forget_blocks)
-def _compiled_forget_blocks(variances: Any, x: Any, k: Any, retain: Any) -> Callable[..., int]:
+@compiled_by(forget_certainty)
+def _compiled_forget_certainty(variances: Any, x: Any, k: Any, retain: Any) -> Callable[..., float]:
     if not (width_of(x) and are_doubles(variances)):
-        return forget_blocks
-    return lambda variances, x, k, retain: forget_in_blocks(variances, x, k, retain)
+        return forget_certainty
+    return lambda variances, x, k, retain: forget_column(variances, x, k, retain)
 
 
-def variance_blocks(
-    arrays: tuple[Floats, Floats], x: Row, k: int, step: float, gain: float, least: float
-) -> int:
-    """With (W, S) = `arrays`: ``W += step S x``, ``S = max(least, S / (1 + S (gain x^2)))`` at column k."""
-    return x.start
-
-
-@compiled_by(variance_blocks)
-def _compiled_variance_blocks(arrays: Any, x: Any, k: Any, step: Any, gain: Any, least: Any) -> Callable[..., int]:
-    if not (width_of(x) and are_doubles(*arrays)):
-        return variance_blocks
-    return lambda arrays, x, k, step, gain, least: step_by_variances(arrays, x, k, step, gain, least)
-
-
-def root_blocks(arrays: tuple[Floats, Floats], x: Row, k: int, numbers: tuple[float, ...]) -> int:
-    """With (W, G) = `arrays` and (weight, derivative, rate, delta, clip) = `numbers`: ``g = weight x derivative``,
-    ``G += g^2`` and ``W -= rate g / sqrt(delta + G)`` at column k, clipped.
+def variance_step(arrays: tuple[Floats, Floats], x: Row, k: int, step: float, gain: float, least: float) -> None:
+    """With (W, S) = `arrays`, for the features of x and class k: ``W <- W + step S x``, ``1/S <- 1/S + gain x^2``, and
+    S at least `least`.
     """
-    return x.start
+    weights, variances = arrays
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        value = x.values[p]
+        S = variances[j, k]
+        weights[j, k] += step * S * value
+        variances[j, k] = max(least, S / (1.0 + S * (gain * (value * value))))
 
 
-@compiled_by(root_blocks)
-def _compiled_root_blocks(arrays: Any, x: Any, k: Any, numbers: Any) -> Callable[..., int]:
+@compiled_by(variance_step)
+def _compiled_variance_step(arrays: Any, x: Any, k: Any, step: Any, gain: Any, least: Any) -> Callable[..., None]:
     if not (width_of(x) and are_doubles(*arrays)):
-        return root_blocks
-    return lambda arrays, x, k, numbers: step_by_roots(arrays, x, k, numbers)
+        return variance_step
+    return lambda arrays, x, k, step, gain, least: vary_column(arrays, x, k, step, gain, least)
+
+
+def root_step(
+    arrays: tuple[Floats, Floats], x: Row, k: int, derivative: float, numbers: tuple[float, float, float, float]
+) -> None:
+    """With (W, G) = `arrays` and (weight, rate, delta, clip) = `numbers`, for the features of x and class k:
+    ``g = weight x derivative``, ``G <- G + g^2``, ``W <- W - rate g / sqrt(delta + G)``, kept in [-clip, clip].
+    """
+    weights, totals = arrays
+    weight, rate, delta, clip = numbers
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        g = weight * x.values[p] * derivative
+        totals[j, k] += g * g
+        moved = weights[j, k] - rate * g / math.sqrt(delta + totals[j, k])
+        weights[j, k] = min(clip, max(-clip, moved))
+
+
+@compiled_by(root_step)
+def _compiled_root_step(arrays: Any, x: Any, k: Any, derivative: Any, numbers: Any) -> Callable[..., None]:
+    if not (width_of(x) and are_doubles(*arrays)):
+        return root_step
+    return lambda arrays, x, k, derivative, numbers: root_column(arrays, x, k, derivative, numbers)
 
 
 @helper
