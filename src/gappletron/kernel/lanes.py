@@ -9,6 +9,8 @@ Each lane does the same multiplications and additions in the same order as the p
 the results are the same bits.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +39,8 @@ def padded_width(classes: int) -> int:
 
 DOUBLE, WORD, INT = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 LANE = ir.VectorType(DOUBLE, VECTOR)
+INDICES = ir.VectorType(WORD, VECTOR)
+SHIFT = VECTOR.bit_length() - 1
 
 
 def _pointers(builder: Any, base: Any, width: int) -> list[Any]:
@@ -105,9 +109,59 @@ class _Entries:
         feature = self.builder.sext(self.builder.load(self.builder.gep(self.indices, [p])), WORD)
         return self.builder.gep(weights, [self.builder.mul(feature, WORD(self.width))])
 
+    def loop_blocks(
+        self, carried: Sequence[Any], body: Callable[[_Block, Sequence[Any]], Sequence[Any]]
+    ) -> Sequence[Any]:
+        """Make a loop over blocks of entries. The features of a row are distinct, so those of a block may be moved side
+        by side; in the last block the last entry stands in all lanes that are left over.
+        """
+        builder = self.builder
+        size, last = builder.sub(self.stop, self.start), builder.sub(self.stop, WORD(1))
+        blocks = builder.ashr(builder.add(size, WORD(VECTOR - 1)), WORD(SHIFT))
+
+        def block(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            first = builder.add(self.start, builder.shl(number, WORD(SHIFT)))
+            places = [builder.add(first, WORD(lane)) for lane in range(VECTOR)]
+            inside = [builder.icmp_signed("<=", place, last) for place in places]
+            entries = [builder.select(*each, last) for each in zip(inside, places, strict=True)]
+            return body(_Block(self, entries, inside), carried)
+
+        return _over_entries(builder, WORD(0), blocks, carried, block)
+
     def loop(self, carried: Sequence[Any], body: Callable[[Any, Sequence[Any]], Sequence[Any]]) -> Sequence[Any]:
         """Make a loop over the entries."""
         return _over_entries(self.builder, self.start, self.stop, carried, body)
+
+
+class _Block:
+    """As many entries as a vector has lanes, and whether each is another one than that before it."""
+
+    def __init__(self, x: _Entries, entries: Sequence[Any], inside: Sequence[Any]) -> None:
+        self.x, self.entries, self.inside = x, entries, inside
+        self.values = self._join([x.value(p) for p in entries])
+
+    def _join(self, numbers: Sequence[Any]) -> Any:
+        vector = LANE(ir.Undefined)
+        for lane, number in enumerate(numbers):
+            vector = self.x.builder.insert_element(vector, number, INT(lane))
+        return vector
+
+    def gather(self, weights: Any, k: Any) -> tuple[Any, list[Any]]:
+        """Return column k of W at these entries, and the addresses."""
+        places = [self.x.builder.gep(self.x.row(weights, p), [k]) for p in self.entries]
+        return self._join([self.x.builder.load(place) for place in places]), places
+
+    def scatter(self, vector: Any, places: Sequence[Any]) -> None:
+        """Store a vector at these addresses."""
+        for lane, place in enumerate(places):
+            self.x.builder.store(self.x.builder.extract_element(vector, INT(lane)), place)
+
+    def add_up(self, total: Any, terms: Any) -> Any:
+        """Add the terms to a total, one after the other."""
+        for lane, inside in enumerate(self.inside):
+            term = self.x.builder.extract_element(terms, INT(lane))
+            total = self.x.builder.fadd(total, self.x.builder.select(inside, term, DOUBLE(0.0)))
+        return total
 
 
 @intrinsic
@@ -212,6 +266,86 @@ def divide_rows(typing_context: Any, arrays: Any, x: Any, direction: Any, bend: 
     return types.float64(arrays, x, direction, types.float64, types.float64), code
 
 
+def _larger(builder: Any, a: Any, b: Any) -> Any:
+    """max(a, b), lane by lane."""
+    return builder.select(builder.fcmp_ordered(">", b, a), b, a)
+
+
+@intrinsic
+def forget_column(typing_context: Any, variances: Any, x: Any, k: Any, retain: Any) -> Any:
+    """``S = S / (S + retain (1 - S))`` at column k; the sum of x^2 S."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        matrix = _data(context, builder, variances, arguments[0])
+        entries = _Entries(context, builder, x, arguments[1])
+        ones, keep = _splat(builder, DOUBLE(1.0)), _splat(builder, arguments[3])
+
+        def forget(block: _Block, totals: Sequence[Any]) -> Sequence[Any]:
+            S, places = block.gather(matrix, arguments[2])
+            S = builder.fdiv(S, builder.fadd(S, builder.fmul(keep, builder.fsub(ones, S))))
+            block.scatter(S, places)
+            return [block.add_up(totals[0], builder.fmul(builder.fmul(block.values, block.values), S))]
+
+        return entries.loop_blocks([DOUBLE(0.0)], forget)[0]
+
+    return types.float64(variances, x, types.int64, types.float64), code
+
+
+@intrinsic
+def vary_column(typing_context: Any, arrays: Any, x: Any, k: Any, step: Any, gain: Any, least: Any) -> Any:
+    """With (W, S) = `arrays`: ``W += step S x``, ``S = max(least, S / (1 + S (gain x^2)))`` at column k."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        matrices = [_data(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(2)]
+        entries = _Entries(context, builder, x, arguments[1])
+        step, gain, least = (_splat(builder, arguments[place]) for place in (3, 4, 5))
+        ones = _splat(builder, DOUBLE(1.0))
+
+        def move(block: _Block, _: Sequence[Any]) -> Sequence[Any]:
+            (w, to_w), (S, to_S) = (block.gather(matrix, arguments[2]) for matrix in matrices)
+            block.scatter(builder.fadd(w, builder.fmul(builder.fmul(step, S), block.values)), to_w)
+            grown = builder.fmul(S, builder.fmul(gain, builder.fmul(block.values, block.values)))
+            block.scatter(_larger(builder, least, builder.fdiv(S, builder.fadd(ones, grown))), to_S)
+            return []
+
+        entries.loop_blocks([], move)
+        return context.get_dummy_value()
+
+    return types.void(arrays, x, types.int64, types.float64, types.float64, types.float64), code
+
+
+@intrinsic
+def root_column(typing_context: Any, arrays: Any, x: Any, k: Any, derivative: Any, numbers: Any) -> Any:
+    """With (W, G) = `arrays` and (weight, rate, delta, clip) = `numbers`: ``g = weight x derivative``,
+    ``G += g^2``, ``W -= rate g / sqrt(delta + G)`` at column k, clipped.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        matrices = [_data(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(2)]
+        entries = _Entries(context, builder, x, arguments[1])
+        given = [builder.extract_value(arguments[4], place) for place in range(4)]
+        weight, rate, delta, high = (_splat(builder, number) for number in given)
+        slope, low = _splat(builder, arguments[3]), builder.fneg(high)
+        kind = ir.FunctionType(LANE, [LANE])
+        root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{VECTOR}f64")
+
+        def move(block: _Block, _: Sequence[Any]) -> Sequence[Any]:
+            (w, to_w), (G, to_G) = (block.gather(matrix, arguments[2]) for matrix in matrices)
+            g = builder.fmul(builder.fmul(weight, block.values), slope)
+            G = builder.fadd(G, builder.fmul(g, g))
+            block.scatter(G, to_G)
+            change = builder.fdiv(builder.fmul(rate, g), builder.call(root, [builder.fadd(delta, G)]))
+            moved = _larger(builder, low, builder.fsub(w, change))
+            block.scatter(builder.select(builder.fcmp_ordered("<", moved, high), moved, high), to_w)
+            return []
+
+        entries.loop_blocks([], move)
+        return context.get_dummy_value()
+
+    four = types.UniTuple(types.float64, 4)  # type: ignore[attr-defined]
+    return types.void(arrays, x, types.int64, types.float64, four), code
+
+
 @intrinsic
 def nonzero_lanes(typing_context: Any, vector: Any, x: Any) -> Any:
     """A word whose bit k is set where entry k of a padded vector is not 0; x tells the number of classes."""
@@ -237,10 +371,6 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(1))
 
     return types.int64(types.uint64), code
-
-
-INDICES = ir.VectorType(WORD, VECTOR)
-SHIFT = VECTOR.bit_length() - 1
 
 
 @intrinsic

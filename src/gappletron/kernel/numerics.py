@@ -17,11 +17,14 @@ from gappletron.kernel.lanes import (
     add_columns,
     add_rows,
     divide_rows,
+    forget_column,
     largest_entry,
     lowest_bit,
     multiply_rows,
     nonzero_lanes,
     padded_width,
+    root_column,
+    vary_column,
     width_of,
 )
 from gappletron.kernel.pieces import Piece, PieceType, compiled_by, helper
@@ -276,6 +279,67 @@ def _compiled_diagonal_step(arrays: Any, x: Any, direction: Any, bend: Any, push
     if not (width_of(x) and are_doubles(*arrays, direction)):
         return diagonal_step
     return lambda arrays, x, direction, bend, push: divide_rows(arrays, x, direction, bend, push)
+
+
+def forget_certainty(variances: Floats, x: Row, k: int, retain: float) -> float:
+    """``1/S <- 1 + retain (1/S - 1)`` for the features of x and class k; then the sum of x^2 S."""
+    total = 0.0
+    for p in range(x.start, x.stop):
+        S = variances[x.indices[p], k]
+        S = S / (S + retain * (1.0 - S))
+        variances[x.indices[p], k] = S
+        total += x.values[p] * x.values[p] * S
+    return total
+
+
+@compiled_by(forget_certainty)
+def _compiled_forget_certainty(variances: Any, x: Any, k: Any, retain: Any) -> Callable[..., float]:
+    if not (width_of(x) and are_doubles(variances)):
+        return forget_certainty
+    return lambda variances, x, k, retain: forget_column(variances, x, k, retain)
+
+
+def variance_step(arrays: tuple[Floats, Floats], x: Row, k: int, step: float, gain: float, least: float) -> None:
+    """With (W, S) = `arrays`, for the features of x and class k: ``W <- W + step S x``, ``1/S <- 1/S + gain x^2``, and
+    S at least `least`.
+    """
+    weights, variances = arrays
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        value = x.values[p]
+        S = variances[j, k]
+        weights[j, k] += step * S * value
+        variances[j, k] = max(least, S / (1.0 + S * (gain * (value * value))))
+
+
+@compiled_by(variance_step)
+def _compiled_variance_step(arrays: Any, x: Any, k: Any, step: Any, gain: Any, least: Any) -> Callable[..., None]:
+    if not (width_of(x) and are_doubles(*arrays)):
+        return variance_step
+    return lambda arrays, x, k, step, gain, least: vary_column(arrays, x, k, step, gain, least)
+
+
+def root_step(
+    arrays: tuple[Floats, Floats], x: Row, k: int, derivative: float, numbers: tuple[float, float, float, float]
+) -> None:
+    """With (W, G) = `arrays` and (weight, rate, delta, clip) = `numbers`, for the features of x and class k:
+    ``g = weight x derivative``, ``G <- G + g^2``, ``W <- W - rate g / sqrt(delta + G)``, kept in [-clip, clip].
+    """
+    weights, totals = arrays
+    weight, rate, delta, clip = numbers
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        g = weight * x.values[p] * derivative
+        totals[j, k] += g * g
+        moved = weights[j, k] - rate * g / math.sqrt(delta + totals[j, k])
+        weights[j, k] = min(clip, max(-clip, moved))
+
+
+@compiled_by(root_step)
+def _compiled_root_step(arrays: Any, x: Any, k: Any, derivative: Any, numbers: Any) -> Callable[..., None]:
+    if not (width_of(x) and are_doubles(*arrays)):
+        return root_step
+    return lambda arrays, x, k, derivative, numbers: root_column(arrays, x, k, derivative, numbers)
 
 
 @helper

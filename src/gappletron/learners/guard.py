@@ -56,6 +56,9 @@ FORGETTING = 0.998  # what the comparison of the values of b counts for after on
 
 BISECTIONS = 40
 
+# Where a comparison holds by this much, relative to its terms, it holds whatever the rounding errors are.
+CLEARLY = 1e-9
+
 
 class GuardTable(NamedTuple):
     """What the guard derives from a graph: the table of its exploration rule, the game of costs, the largest cost of
@@ -278,7 +281,7 @@ class Guarded(Learner):
         loss = smooth_hinge(adjusted, y)
         state.sums[SCORER] += weight * loss
         state.sums[SQUARES] += weight * weight * loss * loss
-        state.sums[OWN] += weight * smooth_hinge(scores, y)
+        state.sums[OWN] += weight * hinge_at(y == top, m)
         state.sums[SEEN] += 1.0
 
     @compiled
@@ -346,9 +349,15 @@ def receive(state: Any, kept: Floats) -> None:
 def smooth_hinge(scores: Floats, y: int) -> float:
     """``(1 - m)^2`` for the greedy class where its margin m is less than 1, and ``1 - 2 m`` for others."""
     top = argmax(scores)
-    if y != top:
-        return 1.0 + 2.0 * (scores[top] - scores[y])
-    m = scores[top] - scores[rival(scores, top)]
+    other = rival(scores, top) if y == top else top
+    return hinge_at(y == top, scores[y] - scores[other])
+
+
+@helper
+def hinge_at(is_greedy: bool, m: float) -> float:
+    """The smooth hinge of the greedy class, or of another one, whose margin is m."""
+    if not is_greedy:
+        return 1.0 - 2.0 * m
     return (1.0 - m) * (1.0 - m) if m < 1.0 else 0.0
 
 
@@ -403,9 +412,7 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
         c, other = plan.table.game.top[y], r if y == greedy else greedy
         m = scores[y] - scores[other]
         slope = hinge_slope(y == greedy, m)
-        loss = 1.0 - 2.0 * m
-        if y == greedy:
-            loss = (1.0 - m) * (1.0 - m) if m < 1.0 else 0.0
+        loss = hinge_at(y == greedy, m)
         b, g = state.adjusted[y] - state.adjusted[other], state.given[y] - state.given[other]
         squared = slope * slope * (2.0 * x.squared + b * b + g * g)
         state.losses[y] = c * loss
@@ -454,29 +461,50 @@ def secure(state: Any, plan: Plan, greedy: int, out: Floats) -> None:
 @helper
 def secure_bandit(game: Game, losses: Floats, prices: Floats, greedy: int, most: float, out: Floats) -> None:
     """Each other class gets at least what it needs, and all together at most what the greedy class can give."""
+    total, enough = 0.0, True
+    for y in range(losses.size):
+        if y != greedy:
+            enough = enough and has_enough(game.unit, losses, prices, y, most, out[y])
+            total += out[y]
+    if enough and has_enough(game.unit, losses, prices, greedy, most, 1.0 - total - CLEARLY):
+        out[greedy] = max(0.0, 1.0 - total)
+    else:
+        give_needs(game.unit, losses, prices, greedy, most, out)
+
+
+@helper
+def has_enough(unit: Floats, losses: Floats, prices: Floats, y: int, most: float, p: float) -> bool:
+    """Whether p is clearly more than :func:`find_need`, without a root: as it is in nearly all rounds."""
+    b, s = 1.0 - (losses[y] + most) * unit[y], prices[y] * unit[y]
+    return p > 0.0 and p * (p - b) > s + CLEARLY * (p * (p + abs(b)) + s)
+
+
+@seldom
+def give_needs(unit: Floats, losses: Floats, prices: Floats, greedy: int, most: float, out: Floats) -> None:
+    """As :func:`secure_bandit`, where some class has too little."""
     needs = total = 0.0
     for y in range(losses.size):
         if y != greedy:
-            need = find_need(game, losses, prices, y, most)
+            need = find_need(unit, losses, prices, y, most)
             needs += need
             out[y] = max(out[y], need)
             total += out[y]
-    can_give = max(0.0, 1.0 - find_need(game, losses, prices, greedy, most))
+    can_give = max(0.0, 1.0 - find_need(unit, losses, prices, greedy, most))
     if total > can_give and total > needs:
         factor = max(0.0, (can_give - needs) / (total - needs))
         total = 0.0
         for y in range(losses.size):
             if y != greedy:
-                need = find_need(game, losses, prices, y, most)
+                need = find_need(unit, losses, prices, y, most)
                 out[y] = need + factor * (out[y] - need)
                 total += out[y]
     out[greedy] = max(0.0, 1.0 - total)
 
 
 @helper
-def find_need(game: Game, losses: Floats, prices: Floats, y: int, most: float) -> float:
+def find_need(unit: Floats, losses: Floats, prices: Floats, y: int, most: float) -> float:
     """The least p_y with ``c (1 - p_y) - l_y + s_y / p_y <= most``."""
-    return bandit_root(1.0 - (losses[y] + most) * game.unit[y], prices[y] * game.unit[y])
+    return bandit_root(1.0 - (losses[y] + most) * unit[y], prices[y] * unit[y])
 
 
 @helper

@@ -19,7 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from gappletron.kernel.numerics import Row, add_outer, dot, inner_product, squared_length, squared_norm
+from gappletron.kernel.numerics import (
+    Row,
+    add_outer,
+    dot,
+    forget_certainty,
+    inner_product,
+    root_step,
+    squared_length,
+    squared_norm,
+    variance_step,
+)
 from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, Share, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
@@ -37,7 +47,9 @@ CANCELLED = 1e-6
 
 SAFE_FACTOR = 1e80  # with a factor below this no step on V is as long as LONGEST_STEP
 LONGEST_STEP = 1e140  # where a step on V is longer, or its factor larger, the scale is multiplied into V first
-SMALLEST_VARIANCE = 1e-100  # no weight of :class:`ConfidenceWeighted` becomes more certain than this
+# No weight of :class:`ConfidenceWeighted` becomes more certain than this: below the smallest normal number the next
+# division could overflow.
+SMALLEST_VARIANCE = 1e-100
 
 
 class Optimizer(Piece, abstract=True):
@@ -341,14 +353,10 @@ class AdaGrad(Optimizer):
         return {"weights": Field("features", "classes"), "totals": Field("features", "classes", least=0)}
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
+        numbers = (weight, self.rate, DELTA, self.clip)
         for k in range(direction.size):
             if direction[k] != 0.0:  # most classes have no gradient in most rounds, and roots are slow
-                for p in range(x.start, x.stop):
-                    j = x.indices[p]
-                    g = weight * x.values[p] * direction[k]
-                    state.totals[j, k] += g * g
-                    moved = state.weights[j, k] - self.rate * g / math.sqrt(DELTA + state.totals[j, k])
-                    state.weights[j, k] = min(self.clip, max(-self.clip, moved))
+                root_step((state.weights, state.totals), x, k, direction[k], numbers)
 
     def begin_anew(self, state: Any, keep: float) -> None:
         scale_all(state.weights, keep)
@@ -456,8 +464,11 @@ class ConfidenceWeighted(Optimizer):
             for k in range(direction.size):
                 if direction[k] != 0.0:
                     if self.retain < 1.0:
-                        forget_certainty(state.variances, x, k, self.retain)
-                    move_by_variance(state, x, k, direction[k], weight, r, self.shrink)
+                        V = forget_certainty(state.variances, x, k, self.retain)
+                    else:
+                        V = variance_at(state.variances, x, k)
+                    step, gain = -direction[k] / (r / weight + V), self.shrink * (weight / r)
+                    variance_step((state.weights, state.variances), x, k, step, gain, SMALLEST_VARIANCE)
 
     def begin_anew(self, state: Any, keep: float) -> None:
         scale_all(state.weights, keep)
@@ -473,25 +484,9 @@ class ConfidenceWeighted(Optimizer):
 
 
 @helper
-def forget_certainty(variances: Floats, x: Row, k: int, retain: float) -> None:
-    """``1/S <- 1 + retain (1/S - 1)`` for the features of x and class k."""
+def variance_at(variances: Floats, x: Row, k: int) -> float:
+    """The sum of x^2 S for class k."""
+    total = 0.0
     for p in range(x.start, x.stop):
-        S = variances[x.indices[p], k]
-        variances[x.indices[p], k] = S / (S + retain * (1.0 - S))
-
-
-@helper
-def move_by_variance(state: Any, x: Row, k: int, derivative: float, weight: float, r: float, shrink: float) -> None:
-    """The step of :class:`ConfidenceWeighted` for one class."""
-    V = 0.0
-    for p in range(x.start, x.stop):
-        V += x.values[p] * x.values[p] * state.variances[x.indices[p], k]
-    step = -derivative / (r / weight + V)
-    gain = shrink * (weight / r)
-    for p in range(x.start, x.stop):
-        j = x.indices[p]
-        value = x.values[p]
-        S = state.variances[j, k]
-        state.weights[j, k] += step * S * value
-        # Below the smallest normal number the next division could overflow.
-        state.variances[j, k] = max(SMALLEST_VARIANCE, S / (1.0 + S * (gain * (value * value))))
+        total += x.values[p] * x.values[p] * variances[x.indices[p], k]
+    return total

@@ -272,7 +272,7 @@ def weigh_members(losses: Floats, has_given: bool, out: Floats) -> None:
     total = 0.0
     out[GIVEN] = 0.0
     for m in range(members):
-        out[m] = math.exp(-SHARPNESS * (losses[m] - least))
+        out[m] = 1.0 if losses[m] == least else math.exp(-SHARPNESS * (losses[m] - least))
         total += out[m]
     for m in range(members):
         out[m] /= total
@@ -288,7 +288,8 @@ def look_for_change(state: Any, plan: Plan, played: Round) -> None:
     place = min(BINS - 1, int(0.5 * BINS * gap))
     rounds, errors = state.bins[0, place], state.bins[1, place]
     error = best != played.label
-    if rounds >= FIRST:
+    # Without an error the change is negative: a sum of 0 stays as it is.
+    if rounds >= FIRST and (error or state.contradiction[0] > 0.0):
         p0 = min(MOST_ERROR, max(LEAST_ERROR, (errors + 0.5) / (rounds + 2.0)))
         p1 = min(0.95, 1.5 * p0 + 0.1)
         change = math.log(p1 / p0) if error else math.log((1.0 - p1) / (1.0 - p0))
