@@ -94,7 +94,7 @@ def naive(graph, X, y, loss, rule, optimizer=None):
 def test_one_against_all_is_its_transcription(graph):
     X, y = small_stream(np.random.default_rng(graph.n_edges), 120, 6, graph.n_classes)
     with interpreted():
-        assert_plays(named("auto"), graph, X, y, naive(graph, X, y, "squared hinge", ("inverse gap", 2.4)))
+        assert_plays(named("one-against-all"), graph, X, y, naive(graph, X, y, "squared hinge", ("inverse gap", 2.4)))
 
 
 @pytest.mark.parametrize("graph", [*ALL.values(), COSTS["random"]], ids=[*ALL, "random with costs"])
