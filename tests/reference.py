@@ -518,7 +518,7 @@ def gaps_and_prices(C, q, star, sharpness):
     return np.abs(np.log((c[:K] + 1e-12) / (c[star] + 1e-12))) / (2 * sharpness), (c - c[star]) / max(0.02, c[star])
 
 
-def inverse_gap(A, S, d, e, star, V, informed, scale):
+def inverse_gap(A, S, d, e, star, V, informed, scale, least=0.0):
     """The formula of the docstring; k runs over the classes that i shows and y* does not."""
     N, K = A.shape
     p = np.zeros(N)
@@ -529,7 +529,7 @@ def inverse_gap(A, S, d, e, star, V, informed, scale):
             hidden = [k for k in range(K) if A[i, k] and not A[star, k]]
             if i != chosen and hidden:
                 gap = min(d[second if k == star else k] for k in hidden)
-                p[i] = V / (V + scale * informed / K * gap**2 * max(0.05, e[i])) / len(S)
+                p[i] = max(least, V / (V + scale * informed / K * gap**2 * max(0.05, e[i]))) / len(S)
     p[chosen] = 1 - p.sum()
     return p
 
@@ -619,3 +619,259 @@ def gappletron_with_rule(X, y, graph, loss, rule, optimizer, draws):
         if A[action, y[t]]:
             optimizer.take(np.outer(loss_gradient(loss, s, y[t]), X[t]) / (p @ A[:, y[t]]))
     return actions, optimizer.W
+
+
+# --------------------------------------------------------------------------------------- the guard, and its scorer
+
+
+def smooth_hinge(s, y):
+    return loss_value("smooth hinge", s, y)
+
+
+class Tracking:
+    """Three scorers: AROW, AROW that forgets, AdaGrad; their weights by recent losses; restarts."""
+
+    def __init__(self, K, d, alarm=15.0, memory=math.inf):
+        self.K, self.alarm, self.memory = K, alarm, memory
+        self.slow, self.fast = ConfidenceWeighted(K, d), ConfidenceWeighted(K, d)
+        self.W, self.squares = np.zeros((K, d)), np.zeros((K, d))
+        self.losses = np.zeros(4)
+        self.rounds, self.errors = np.zeros(4), np.zeros(4)
+        self.contradiction, self.learned, self.rows = 0.0, 0, []
+
+    def members(self, x, given):
+        scale = 1.0 if not self.rows or sum(self.rows) == 0 else math.sqrt(len(self.rows) / sum(self.rows))
+        return [self.slow.W @ x, self.fast.W @ x, scale * (self.W @ x), np.zeros(self.K) if given is None else given]
+
+    def shares(self, given):
+        w = np.exp(-0.5 * (self.losses - self.losses[: 3 if given is None else 4].min()))
+        if given is None:
+            w[3] = 0
+        return w / w.sum()
+
+    def scores(self, x, given=None):
+        w = self.shares(given)
+        return sum(w[m] * np.clip(s, -1, 1) for m, s in enumerate(self.members(x, given)))
+
+    def uncertainty(self, x, a, b, given=None):
+        w = self.shares(given)[1]
+        return (1 - w) * self.slow.uncertainty(x, a, b) + w * self.fast.uncertainty(x, a, b)
+
+    def learn(self, x, A, action, label, given=None):
+        """`label` is None where it was not seen. Whether it began anew."""
+        K, found = self.K, self.members(x, given)
+        restarted = False
+        best = int(np.argmax(found[0]))
+        if label is not None or A[action, best]:
+            cut = np.clip(found[0], -1, 1)
+            _, second = margin(found[0], best)
+            place = min(3, int(2 * (cut[best] - cut[second])))
+            error = best != label
+            if self.rounds[place] >= 10:
+                p0 = min(0.9, max(0.002, (self.errors[place] + 0.5) / (self.rounds[place] + 2)))
+                p1 = min(0.95, 1.5 * p0 + 0.1)
+                ratio = p1 / p0 if error else (1 - p1) / (1 - p0)
+                self.contradiction = max(0.0, self.contradiction + math.log(ratio))
+            self.rounds[place] += 1
+            self.errors[place] += error
+        if self.contradiction > self.alarm:
+            restarted = True
+            self.slow.W *= 0.3
+            self.slow.S[:] = 1
+            self.W *= 0.3
+            self.squares[:] = 0
+            self.contradiction, self.learned = 0.0, 0
+            self.rounds[:], self.errors[:] = 0, 0
+            self.losses[[0, 2]] = self.losses[1]
+        self.rows.append(x @ x)
+        z = np.array([1 if k == label else -1 for k in range(K)])
+        steps = []
+        for m, s in enumerate(found):
+            if m < 3 or given is not None:
+                short = np.where(A[action], np.maximum(0, 1 - z * s), 0)
+                self.losses[m] = 0.99 * self.losses[m] + (np.minimum(2, short) ** 2).sum()
+                steps.append(-z * short)
+        if steps[0].any():
+            self.slow.step(x, steps[0])
+        if steps[1].any():
+            for k in range(K):
+                if steps[1][k]:
+                    for j in np.flatnonzero(x):
+                        self.fast.S[k, j] = 1 / (1 + 0.9 * (1 / self.fast.S[k, j] - 1))
+            self.fast.step(x, steps[1])
+        g = np.outer(steps[2], x)
+        self.squares += g * g
+        self.W -= 0.5 * g / np.sqrt(1e-8 + self.squares)
+        self.learned += 1
+        if self.learned >= self.memory:
+            restarted = True
+            self.slow.S[:] = 1
+            self.squares[:] = 0
+            self.learned = 0
+        return restarted
+
+
+def guard_value(A, C, losses, s, p):
+    """V(p) of the docstring of guard.py; the losses and stabilities include the costs."""
+    found = []
+    for y in range(A.shape[1]):
+        P = p[A[:, y]].sum()
+        found.append(p @ C[:, y] - losses[y] + (0.0 if s[y] == 0 else math.inf if P == 0 else s[y] / P))
+    return max(found)
+
+
+def least_where(f, low=0.0, high=1.0):
+    """The least number with f <= 0, for an f that falls, by bisection."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if f(middle) <= 0 else (middle, high)
+    return high
+
+
+def secured(A, C, S, losses, s, star, gamma, p):  # noqa: PLR0912 - a case for each kind of graph
+    """The proposal p, changed as little as is needed for V <= C gamma, with the rule of each kind of graph."""
+    N, K = A.shape
+    top = C.max(axis=0)
+    most = top.max() * gamma
+    plain = all(C[i, y] == (0 if i == y else top[y]) for i in range(N) for y in range(K)) and (top > 0).all()
+    p = p.copy()
+    if plain and N == K and (np.eye(K, dtype=bool) == A).all():
+        need = [
+            least_where(lambda q, y=y: top[y] * (1 - q) - losses[y] + s[y] / max(q, 1e-300) - most) for y in range(K)
+        ]
+        others = [y for y in range(K) if y != star]
+        for y in others:
+            p[y] = max(p[y], need[y])
+        room, needs = max(0.0, 1 - need[star]), sum(need[y] for y in others)
+        total = p[others].sum()
+        if total > room and total > needs:
+            for y in others:
+                p[y] = need[y] + max(0.0, (room - needs) / (total - needs)) * (p[y] - need[y])
+        p[star] = max(0.0, 1 - p[others].sum())
+        return p
+    if plain and A.all():
+        if (s / top).sum() > 1:
+            return p
+        for y in range(K):
+            if y != star:
+                p[y] = max(p[y], 1 - (losses[y] - s[y]) / top[y])
+        p[star] = 0
+        p[star] = max(0.0, 1 - p.sum())
+        return p
+    if plain and (A.all(axis=1) == A.any(axis=1)).all():
+        reveals = A.all(axis=1)
+        if reveals[star]:
+            return p
+        seen = p[reveals].sum()
+        low = max([s[y] / (most + losses[y] - top[y]) for y in range(K) if y != star and s[y] > 0], default=0.0)
+        b = most + losses[star]
+        roots = np.sqrt(max(0.0, b * b - 4 * top[star] * s[star]))
+        low, high = max(low, (b - roots) / 2 / top[star]), min(1.0, (b + roots) / 2 / top[star])
+        q = min(max(seen, low), max(low, high))
+        made = np.where(reveals, p * (q / seen) if seen > 0 else 0.0, 0.0)
+        if seen == 0:
+            made[S[0]] = q
+        made[star] = 1 - q
+        return made
+    if guard_value(A, C, losses, s, p) > most:
+        q = min(1.0, max(gamma, losses[star] / top[star] if top[star] > 0 else 1.0))
+        safe = np.zeros(N)
+        safe[star] = 1 - q
+        for i in S:
+            safe[i] += q / len(S)
+        low, high = 0.0, 1.0
+        for _ in range(40):
+            middle = (low + high) / 2
+            fits = guard_value(A, C, losses, s, (1 - middle) * p + middle * safe) <= most
+            low, high = (low, middle) if fits else (middle, high)
+        p = (1 - high) * p + high * safe
+    return p
+
+
+def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=0.1, alarm=15.0):
+    """`graph` is (A, S, C) or a list of them. The actions, the scorer, and (l, V, gamma, seen loss) of every round."""
+    K, d = graph_at(graph, 0)[0].shape[1], X.shape[1]
+    scorer = Tracking(K, d, alarm)
+    sharpness = 2.0 ** (np.arange(-2, 9) / 2)
+    fit = np.zeros(len(sharpness))
+    Z, slope, own = np.zeros((K, d)), 0.0, 0.0
+    size = largest = blind = rounds = informed = phase = 0
+    evidence, evidence_squared = 0.0, 0.0
+    actions, told = [], []
+    for t in range(len(y)):
+        A, S, C = graph_at(graph, t)
+        excess = C - C[np.arange(K), np.arange(K)]
+        top, x, g = excess.max(axis=0), X[t], None if given is None else given[t]
+        b = scorer.scores(x, g)
+        beta = sharpness[int(np.argmin(fit))]
+        plain = counts_mistakes(C)
+        if plain:
+            made = b
+        else:
+            cost = C[:K] @ softmax(beta * b)
+            relative = cost / (cost.max() or 1.0) + 1e-12
+            made = np.maximum(-1, 1 - np.log(relative / relative.min()) / beta)
+        rho = max(largest, len(S))
+        k, cc = (1 / rho, max(c, 2 * math.sqrt(rho))) if phase % 2 == 1 else (min(kappa, 1 / rho), c)
+        gamma = min(0.5, cc / math.sqrt(1 + blind))
+        now = max(size, top.max() * (4 * (x @ x) + (8 if g is None else 16)))
+        eta = k * gamma / now
+        gg = np.zeros(K) if g is None else g
+        s = (1 - eta * slope) * made - eta * own * gg - eta * (Z @ x)
+        star = int(np.argmax(s))
+        q = (1 + np.clip(s, -1, 1)) / 2 if plain else softmax(beta * b)
+        gaps, prices = gaps_and_prices(C, q, star, beta)
+        p = np.zeros(A.shape[0])
+        p[star] = 1
+        if not A[star].all():
+            V = scorer.uncertainty(x, star, closest(gaps, star), g)
+            w = scorer.shares(g)[1]
+            n = informed - w * max(0, informed - 50 * K)
+            least = min(0.5, max(floor / math.sqrt(1 + rounds), (scorer.contradiction / alarm) ** 2))
+            p = inverse_gap(A, S, gaps, prices, star, V, n, scale, least)
+        loss, stability, others = np.zeros(K), np.zeros(K), np.zeros(K, int)
+        for label in range(K):
+            _, r = margin(s, label)
+            others[label] = r if label == star else star
+            loss[label] = top[label] * smooth_hinge(s, label)
+            steep = np.abs(loss_gradient("smooth hinge", s, label)).max()
+            o = others[label]
+            square = steep**2 * (2 * (x @ x) + (made[label] - made[o]) ** 2 + (gg[label] - gg[o]) ** 2)
+            stability[label] = top[label] ** 2 * eta / 2 * square
+        p = secured(A, excess, S, loss, stability, star, gamma, p)
+        value = guard_value(A, excess, loss, stability, p)
+        blind += value > 0
+        size, largest = now, rho
+        rounds += 1
+        action = draw(p, draws[t])
+        actions.append(action)
+        told.append((value, gamma * top.max(), p))
+        seen = bool(A[action, y[t]])
+        informed += bool(A[action].any())
+        if seen:
+            weight = top[y[t]] / p[A[:, y[t]]].sum()
+            steep = np.abs(loss_gradient("smooth hinge", s, y[t])).max()
+            o = others[y[t]]
+            Z[o] += weight * steep * x
+            Z[y[t]] -= weight * steep * x
+            slope += weight * steep * (made[o] - made[y[t]])
+            own += weight * steep * (gg[o] - gg[y[t]])
+        best = int(np.argmax(made))
+        if A[action, best]:
+            label = y[t] if seen else margin(made, best)[1]
+            failure = top[label] / p[A[:, best]].sum() * (smooth_hinge(made, label) - 0.97)
+            failure = -failure if phase % 2 == 1 else failure
+            evidence_squared += failure**2
+            evidence = max(0.0, evidence + failure)
+            if evidence == 0:
+                evidence_squared = 0.0
+            elif evidence > max(5 * 2**phase, 4 * math.sqrt(evidence_squared)):
+                Z[:], slope, own, blind, evidence, evidence_squared = 0, 0.0, 0.0, 0, 0.0, 0.0
+                phase += 1
+        if not plain or t < 1024 or (t + 1) * (math.sqrt(5) - 1) / 2 % 1 < 1 / 8:
+            shown = np.eye(K, dtype=bool)[y[t]] if seen else ~A[action]
+            losses = [-math.log(max(1e-9, softmax(each * b)[shown].sum())) for each in sharpness]
+            fit = 0.998 * fit + losses
+        if scorer.learn(x, A, action, y[t] if seen else None, g):
+            informed, rounds = 0, 0
+    return actions, scorer, told

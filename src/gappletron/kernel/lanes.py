@@ -273,7 +273,7 @@ def _larger(builder: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def forget_column(typing_context: Any, variances: Any, x: Any, k: Any, retain: Any) -> Any:
-    """``S = S / (S + retain (1 - S))`` at column k; the sum of x^2 S."""
+    """``S = S / (S + retain (1 - S))`` at column k where x is not 0; the sum of x^2 S."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         matrix = _data(context, builder, variances, arguments[0])
@@ -281,8 +281,9 @@ def forget_column(typing_context: Any, variances: Any, x: Any, k: Any, retain: A
         ones, keep = _splat(builder, DOUBLE(1.0)), _splat(builder, arguments[3])
 
         def forget(block: _Block, totals: Sequence[Any]) -> Sequence[Any]:
-            S, places = block.gather(matrix, arguments[2])
-            S = builder.fdiv(S, builder.fadd(S, builder.fmul(keep, builder.fsub(ones, S))))
+            before, places = block.gather(matrix, arguments[2])
+            S = builder.fdiv(before, builder.fadd(before, builder.fmul(keep, builder.fsub(ones, before))))
+            S = builder.select(builder.fcmp_unordered("!=", block.values, LANE([0.0] * VECTOR)), S, before)
             block.scatter(S, places)
             return [block.add_up(totals[0], builder.fmul(builder.fmul(block.values, block.values), S))]
 

@@ -282,11 +282,12 @@ def _compiled_diagonal_step(arrays: Any, x: Any, direction: Any, bend: Any, push
 
 
 def forget_certainty(variances: Floats, x: Row, k: int, retain: float) -> float:
-    """``1/S <- 1 + retain (1/S - 1)`` for the features of x and class k; then the sum of x^2 S."""
+    """``1/S <- 1 + retain (1/S - 1)`` for the features of x that are not 0 and class k; then the sum of x^2 S."""
     total = 0.0
     for p in range(x.start, x.stop):
         S = variances[x.indices[p], k]
-        S = S / (S + retain * (1.0 - S))
+        if x.values[p] != 0.0:
+            S = S / (S + retain * (1.0 - S))
         variances[x.indices[p], k] = S
         total += x.values[p] * x.values[p] * S
     return total

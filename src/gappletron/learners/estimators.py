@@ -26,6 +26,8 @@ from gappletron.learners.optimizers import ConfidenceWeighted, Optimizer
 # which what was shown so far was most likely. Each but the first two is twice the one before the last.
 SHARPNESS = tuple(2.0 ** (0.5 * power) for power in range(-2, 9))
 
+TIE = 1e-12  # losses that differ by less are the same
+
 # What was shown is never taken for less likely than this when the values of b are compared.
 LEAST_CHANCE = 1e-9
 
@@ -154,10 +156,10 @@ def average_softmax(fit: Floats, scores: Floats, work: Floats, out: Floats) -> N
 
 @helper
 def best_sharpness(fit: Floats) -> float:
-    """The b with the least loss so far; the lowest one on a tie."""
+    """The b with the least loss so far; the lowest one on a tie, also where rounding errors make a difference."""
     best = 0
     for b in range(1, fit.size):
-        if fit[b] < fit[best]:
+        if fit[b] < fit[best] - TIE:
             best = b
     return SHARPNESS[best]
 

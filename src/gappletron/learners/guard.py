@@ -219,7 +219,7 @@ class Guarded(Learner):
         gap = min(1.0, max(0.0, 1.0 - (state.estimates[greedy] - state.estimates[r])))
         self.exploration.explore(state.exploration, own, greedy, gap, out)
         price_labels(state, plan, x, scores, greedy, self.delay)
-        secure(state, plan, greedy, out)
+        secure(state, plan, greedy, self.delay > 0.0, out)
         return Decision(greedy, 1.0 - out[greedy])
 
     def count_round(self, state: Any, plan: Plan, greedy: int) -> None:
@@ -326,9 +326,9 @@ class Guarded(Learner):
         return smooth_hinge(scores, y)
 
     def weights(self, state: Any) -> Floats:
-        """The scorer's, less the guard's sum of gradients times the rate that it would have at present."""
+        """Those of the scorer; 0 for a scorer without any."""
         own = self.scorer.weights(state.scorer)
-        return state.gradients * 0.0 if own is None else own
+        return 0.0 * state.gradients if own is None else own
 
 
 @helper
@@ -407,7 +407,7 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
     """
     r = rival(scores, greedy)
     eta = state.rates[1]
-    longest = math.sqrt(8.0 * x.squared + 32.0)
+    longest = math.sqrt(2.0 * plan.table.largest * max(state.size[0], measure_size(state, plan, x)))
     for y in range(scores.size):
         c, other = plan.table.game.top[y], r if y == greedy else greedy
         m = scores[y] - scores[other]
@@ -442,8 +442,10 @@ def value(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
 
 
 @helper
-def secure(state: Any, plan: Plan, greedy: int, out: Floats) -> None:
-    """Change p as little as is needed for ``V_t(p) <= C gamma_t``."""
+def secure(state: Any, plan: Plan, greedy: int, is_late: bool, out: Floats) -> None:
+    """Change p as little as is needed for ``V_t(p) <= C gamma_t``; for late feedback half of gamma_t is left for its
+    price in the distribution that is known to do.
+    """
     table, most = plan.table, plan.table.largest * state.rates[0]
     game = table.game
     if game.kind == BANDIT:
@@ -455,7 +457,8 @@ def secure(state: Any, plan: Plan, greedy: int, out: Floats) -> None:
             secure_revealing(game, plan.graph, state.losses, state.prices, greedy, most, out)
     elif worst(game, state.losses, state.prices, out) > most:
         p = (state.losses, state.prices, state.safe, state.candidate)
-        mix_with_safe(game, plan.graph.dominating, p, greedy, state.rates[0], most, out)
+        gamma = state.rates[0] * (0.5 if is_late else 1.0)
+        mix_with_safe(game, plan.graph.dominating, p, greedy, gamma, most, out)
 
 
 @helper
@@ -509,9 +512,14 @@ def find_need(unit: Floats, losses: Floats, prices: Floats, y: int, most: float)
 
 @helper
 def secure_full(game: Game, losses: Floats, prices: Floats, greedy: int, out: Floats) -> None:
-    """``p_y = max(0, 1 - l_y + s_y)`` for other classes and the rest for the greedy one: then V <= 0 as long as the
-    stabilities add up to less than 1.
+    """``p_y = max(0, 1 - l_y + s_y)`` for other classes and the rest for the greedy one, where the stabilities add up to
+    at most 1: then V <= 0.
     """
+    total = 0.0
+    for y in range(losses.size):
+        total += prices[y] * game.unit[y]
+    if total > 1.0:
+        return
     total = 0.0
     for y in range(losses.size):
         if y != greedy:

@@ -9,15 +9,13 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
-import numpy as np
-
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.kernel.numerics import LEAST_PROBABILITY, Row, argmax, dot, margin, sharpened_softmax
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, freeze
-from gappletron.kernel.types import Floats
+from gappletron.kernel.types import NO_VECTOR, Floats
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,6 @@ def _check_known(value: Any, meaning: str, argument: str) -> Any:
     return value
 
 
-# What a round keeps of a learner that keeps nothing.
-NOTHING = np.zeros(0)
-
-
 class Decision(NamedTuple):
     """What a distribution was made from: the greedy class y*, and the exploration rate gamma_t.
 
@@ -98,7 +92,7 @@ class Round(NamedTuple):
     greedy: int
     action: int
     label: int
-    kept: Floats = NOTHING
+    kept: Floats = NO_VECTOR.values
     delay: int = 0
 
 

@@ -251,15 +251,8 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=15
         return part * part
 
     def weights(self, state: Any) -> Floats:
-        """The mean of the three, weighed as at the last row."""
-        scale = math.sqrt(state.size[1] / state.size[0]) if state.size[0] > 0.0 else 1.0
-        slow, fast, third = (
-            self.slow.weights(state.slow),
-            self.fast.weights(state.fast),
-            self.third.weights(state.third),
-        )
-        weigh_members(state.losses, False, state.shares)
-        return state.shares[SLOW] * slow + state.shares[FAST] * fast + (state.shares[THIRD] * scale) * third
+        """Those of the slow scorer."""
+        return self.slow.weights(state.slow)
 
 
 @helper

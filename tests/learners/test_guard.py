@@ -1,0 +1,442 @@
+"""The guard: its transcription, the theorem's parts one by one, scorers that are wrong on purpose, and changes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import reference
+from gappletron import ArrayStream, Chunk, FeedbackGraph, Player, UserError, interpreted, named
+from gappletron.learners.guard import Guarded, value
+from gappletron.learners.scorers import GivenScores, Scorer, Tracking
+from problems import GRAPHS, random_graph, small_stream
+
+RANDOM = {
+    "random": random_graph(np.random.default_rng(1), 5),
+    "random with extras": random_graph(np.random.default_rng(2), 4, 2),
+    "no self-loops": FeedbackGraph(np.roll(np.eye(5), 1, axis=1)),
+    "two reveal": FeedbackGraph.filtering(4, revealing=[1, 2]),
+}
+ALL = {**GRAPHS, **RANDOM}
+COSTS = {
+    f"{name} with costs": graph.with_costs(np.random.default_rng(7).random((graph.n_actions, graph.n_classes)))
+    for name, graph in ALL.items()
+}
+EVERY = {**ALL, **COSTS}
+
+
+def draws_of(seed, rounds):
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(0,)))).random(rounds)
+
+
+def parts_of(graph):
+    return graph.visible, graph.dominating_indices, graph.costs
+
+
+def play_given(player, X, y, given=None, graphs=None):
+    """One at a time; the actions, and V_t and C gamma_t of every round as the guard sees them."""
+    actions, told = [], []
+    for t, (x, label) in enumerate(zip(X, y, strict=True)):
+        graph = player.graph if graphs is None else graphs[t]
+        vector = player.check(x)
+        turn = player.new_turn(vector, graph, given=None if given is None else given[t])
+        assert player.draw(turn, vector, player.rounds)
+        state, plan = player.engine.state.tuple, player.learner.plan(graph)
+        told.append(
+            (
+                value(plan.table.game, state.losses, state.prices, turn.probabilities),
+                plan.table.largest * state.rates[0],
+                turn.probabilities.copy(),
+            )
+        )
+        actions.append(turn.action)
+        player.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
+    return actions, told
+
+
+# ------------------------------------------------------------------------------------------------ against the reference
+
+
+@pytest.mark.parametrize("graph", EVERY.values(), ids=EVERY)
+@pytest.mark.parametrize("scores", [False, True], ids=["alone", "with scores"])
+def test_it_is_its_transcription(graph, scores):
+    rng = np.random.default_rng(graph.n_edges)
+    X, y = small_stream(rng, 150, 6, graph.n_classes)
+    y[90:] = (y[90:] + 1) % graph.n_classes  # a change in the middle
+    given = rng.uniform(-1, 1, (150, graph.n_classes)) if scores else None
+    with interpreted():
+        player = Player(Guarded(Tracking(alarm=4.0)), graph, 6, seed=3, normalize=None, bias=False)
+        actions, told = play_given(player, X, y, given)
+        expected = reference.guarded(X, y, parts_of(graph), draws_of(3, 150), given, alarm=4.0)
+    assert actions == expected[0]
+    np.testing.assert_allclose(player.weights.T, expected[1].slow.W, rtol=1e-7, atol=1e-9)
+    state = player.engine.state.tuple.scorer
+    K = graph.n_classes
+    np.testing.assert_allclose(state.fast.weights[:, :K].T, expected[1].fast.W, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(state.third.weights[:, :K].T, expected[1].W, rtol=1e-7, atol=1e-9)
+    for (V, most, p), (V2, most2, p2) in zip(told, expected[2], strict=True):
+        assert pytest.approx(V2, rel=1e-6, abs=1e-9) == V
+        assert most == pytest.approx(most2, rel=1e-9)
+        np.testing.assert_allclose(p, p2, atol=1e-9)
+
+
+def test_a_graph_that_changes_every_round():
+    rng = np.random.default_rng(8)
+    X, y = small_stream(rng, 120, 5, 4)
+    graphs = [FeedbackGraph(random_graph(rng, 4, 1).visible, range(4), [0, 1, 2, 3, "ask"]) for _ in range(120)]
+    with interpreted():
+        player = Player("auto", graphs[0], 5, seed=3, normalize=None, bias=False)
+        actions, _ = play_given(player, X, y, graphs=graphs)
+        expected = reference.guarded(X, y, [parts_of(graph) for graph in graphs], draws_of(3, 120))
+    assert actions == expected[0]
+
+
+@pytest.mark.parametrize("graph", ["bandit", "label efficient", "random with extras with costs"])
+def test_bulk_single_and_interpreted_rounds_give_the_same_bits(graph):
+    graph = EVERY[graph]
+    rng = np.random.default_rng(5)
+    X, y = small_stream(rng, 200, 6, graph.n_classes)
+    S = rng.random((200, graph.n_classes))
+    chunk = next(ArrayStream(X, [graph.classes[k] for k in y], classes=graph.classes).chunks())
+
+    def players():
+        single, bulk = (Player("auto", graph, 6, seed=3) for _ in range(2))
+        for x, label, scores in zip(X, y, S, strict=True):
+            turn = single.act(x, scores=dict(zip(graph.classes, scores, strict=True)))
+            single.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
+        bulk.advance(chunk, scores=S)
+        return single, bulk
+
+    made = [*players()]
+    with interpreted():
+        made += players()
+    for other in made[1:]:
+        assert other.engine.state == made[0].engine.state
+    again = Player.from_bytes(made[0].to_bytes())
+    for player in (made[0], again):
+        player.advance(chunk, scores=S)
+    assert again.engine.state == made[0].engine.state
+
+
+# ---------------------------------------------------------------------------------------------------------- the theorem
+
+
+def some_scores(kind, rng, t, K, y):
+    match kind:
+        case "random":
+            return rng.uniform(-1, 1, K)
+        case "constant":
+            return np.linspace(-1, 1, K)
+        case "wrong":
+            return np.where(np.arange(K) == (y + 1) % K, 1.0, -1.0)
+        case "fickle":
+            return np.where(np.arange(K) == (y if t // 20 % 2 else (y + 1) % K), 1.0, -1.0)
+        case _:
+            return np.zeros(K)
+
+
+@pytest.mark.parametrize("kind", ["random", "constant", "wrong", "fickle", "nothing"])
+def test_the_value_of_every_distribution_is_at_most_gamma(kind):
+    """V_t(p_t) <= C gamma_t in every state that a play visits: graphs, costs, K up to 100, large and small steps."""
+    rng = np.random.default_rng(11)
+    graphs = [*EVERY.values(), *(random_graph(rng, K, extra) for K, extra in ((7, 0), (12, 2), (30, 0)))]
+    graphs += [FeedbackGraph.bandit(100), FeedbackGraph.label_efficient(100), FeedbackGraph.full(40)]
+    with interpreted():
+        for graph in graphs:
+            K = graph.n_classes
+            rounds = 120 if K < 10 else 25
+            X, y = small_stream(rng, rounds, 4, K)
+            given = [some_scores(kind, rng, t, K, y[t]) for t in range(rounds)]
+            for learner in (Guarded(GivenScores()), Guarded(GivenScores(), kappa=1.0, c=0.5), Guarded(kappa=0.3)):
+                player = Player(learner, graph, 4, seed=1, normalize=None, bias=False)
+                for V, most, p in play_given(player, X, y, given)[1]:
+                    assert most * (1 + 1e-9) >= V
+                    assert (p >= 0).all()
+                    assert p.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_late_feedback_leaves_room_for_its_price():
+    """With `delay` the losses are less by delay eta G ||g||, and still V <= C gamma."""
+    rng = np.random.default_rng(12)
+    with interpreted():
+        for graph in (EVERY["bandit"], EVERY["filtering"], EVERY["label efficient"], EVERY["random"]):
+            X, y = small_stream(rng, 80, 4, graph.n_classes)
+            given = [rng.uniform(-1, 1, graph.n_classes) for _ in range(80)]
+            player = Player(Guarded(GivenScores(), delay=20), graph, 4, seed=1, normalize=None, bias=False)
+            assert all(most * (1 + 1e-9) >= V for V, most, _ in play_given(player, X, y, given)[1])
+
+
+def test_the_steps_keep_the_regret_of_the_leader():
+    """sum <v g, theta_t - theta> <= ||theta - theta_1||^2 / (2 eta_T) + sum eta_t/2 ||v g||^2, for random theta."""
+    rng = np.random.default_rng(13)
+    graph, d = FeedbackGraph.bandit(3), 4
+    X, y = small_stream(rng, 300, d, 3)
+    with interpreted():
+        player = Player(Guarded(GivenScores()), graph, d, seed=2, normalize=None, bias=False)
+        thetas, gradients, rates = [], [], []
+        for t in range(300):
+            b = some_scores("fickle", rng, t, 3, y[t])
+            vector = player.check(X[t])
+            turn = player.new_turn(vector, given=b)
+            before = player.engine.state.tuple
+            Z, slopes = before.gradients[:, :3].copy(), before.slopes.copy()
+            player.draw(turn, vector, player.rounds)
+            state = player.engine.state.tuple
+            if state.phase[0] > 0:
+                break
+            eta = state.rates[1]
+            thetas.append(np.concatenate([-eta * Z.ravel(), [1 - eta * slopes[0], -eta * slopes[1]]]))
+            player.learn(turn, int(y[t]) if turn.action == y[t] else -1)
+            after = player.engine.state.tuple
+            moved = np.concatenate([(after.gradients[:, :3] - Z).ravel(), after.slopes - slopes])
+            if after.phase[0] > 0:
+                break
+            gradients.append(moved)
+            rates.append(eta)
+        assert len(rates) > 20
+    thetas, gradients, rates = np.array(thetas[: len(rates)]), np.array(gradients), np.array(rates)
+    assert (np.diff(rates) <= 0).all()
+    first = np.zeros(gradients.shape[1])
+    first[-2] = 1.0
+    paid = (rates / 2 * (gradients**2).sum(axis=1)).sum()
+    for scale in (0.0, 0.1, 1.0, 10.0):
+        for _ in range(20):
+            theta = first + scale * rng.normal(size=first.size)
+            regret = (gradients * (thetas - theta)).sum()
+            assert regret <= ((theta - first) ** 2).sum() / (2 * rates[-1]) + paid + 1e-9
+
+
+@pytest.mark.parametrize("graph", ["bandit", "filtering", "label efficient", "random", "full with costs"])
+def test_the_inequality_of_one_round_by_enumeration(graph):
+    """For every label: the expected cost is at most V + c l - s/P, which pays for the step's expected stability."""
+    graph = EVERY[graph]
+    rng = np.random.default_rng(14)
+    X, y = small_stream(rng, 60, 4, graph.n_classes)
+    costs = graph.costs - graph.costs[np.arange(graph.n_classes), np.arange(graph.n_classes)]
+    with interpreted():
+        player = Player(Guarded(GivenScores()), graph, 4, seed=1, normalize=None, bias=False)
+        for x, label in zip(X, y, strict=True):
+            vector = player.check(x)
+            turn = player.new_turn(vector, given=rng.uniform(-1, 1, graph.n_classes))
+            player.draw(turn, vector, player.rounds)
+            state, p = player.engine.state.tuple, turn.probabilities
+            V = value(player.engine.plan.table.game, state.losses, state.prices, p)
+            for k in range(graph.n_classes):
+                P = p[graph.visible[:, k]].sum()
+                eta, c = state.rates[1], costs[:, k].max()
+                s = turn.scores
+                slope = np.abs(reference.loss_gradient("smooth hinge", s, k)).max()
+                other = int(np.argmax(s)) if k != np.argmax(s) else reference.margin(s, k)[1]
+                b, g = state.adjusted[k] - state.adjusted[other], turn.kept[1 + k] - turn.kept[1 + other]
+                norm = c * c * slope**2 * (2 * (x @ x) + b * b + g * g)
+                stability = 0.0 if P == 0 else P * eta / 2 * norm / P**2  # E[v^2] eta/2 ||g||^2 with v = 1/P or 0
+                loss = c * reference.smooth_hinge(s, k)
+                assert p @ costs[:, k] <= V + loss - stability + 1e-9
+            player.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
+
+
+@pytest.mark.parametrize("preset", ["bandit", "filtering", "label-efficient", "full"])
+def test_the_bound_in_simulation(preset):
+    """The mean of the mistakes of 40 runs is below that of the scorer's losses plus the sums of V, for an adversary
+    that gives the label which the guard is least likely to predict, and random scores.
+
+    The mean of the difference must be below 4 standard errors: a false alarm has a probability below 1e-4.
+    """
+    K, rounds = 3, 150
+    graph = FeedbackGraph.preset(preset, K)
+    gaps = []
+    with interpreted():
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            player = Player(Guarded(GivenScores()), graph, 3, seed=seed, normalize=None, bias=False)
+            mistakes = losses = values = 0.0
+            for _ in range(rounds):
+                x, b = rng.normal(size=3), rng.uniform(-1, 1, K)
+                vector = player.check(x)
+                turn = player.new_turn(vector, given=b)
+                player.draw(turn, vector, player.rounds)
+                state = player.engine.state.tuple
+                y = int(np.argmin(turn.probabilities[:K]))
+                values += max(0.0, value(player.engine.plan.table.game, state.losses, state.prices, turn.probabilities))
+                losses += reference.smooth_hinge(b, y)
+                mistakes += 1.0 - turn.probabilities[y]  # the expectation, given the past
+                player.learn(turn, y if graph.visible[turn.action, y] else -1)
+            gaps.append(mistakes - losses - values)
+    assert np.mean(gaps) <= 4 * np.std(gaps) / math.sqrt(len(gaps))
+
+
+# --------------------------------------------------------------------------------------------------- scorers that fail
+
+
+class Reversed(Scorer):
+    """The default's scores times -1."""
+
+    inner: Scorer = Tracking()
+
+    def declare(self):
+        return self.inner.declare()
+
+    def judge(self, state, x, given, has_given, out):
+        self.inner.judge(state, x, given, has_given, out)
+        for k in range(out.size):
+            out[k] = -out[k]
+
+    def absorb(self, state, plan, x, played):
+        return self.inner.absorb(state, plan, x, played)
+
+    def uncertainty(self, state, x, a, b):
+        return self.inner.uncertainty(state, x, a, b)
+
+
+def changing_stream(K, rounds, change=None, noise=0.02, seed=5):
+    """The paper's generator, with labels rolled by one class where `change(t / rounds)` says so."""
+    rng = np.random.default_rng(seed)
+    keywords = [np.sort(rng.choice(30, rng.integers(3, 16), replace=False)) for _ in range(K)]
+    rows, y = [], np.zeros(rounds, np.int64)
+    for t in range(rounds):
+        c = rng.integers(K)
+        rows.append(np.concatenate([keywords[c], 30 + np.sort(rng.choice(90, 15, replace=False))]))
+        y[t] = (c + 1) % K if change is not None and change(t / rounds) else c
+        if rng.random() < noise:
+            y[t] = rng.integers(K)
+    indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+    return Chunk(indptr, np.concatenate(rows).astype(np.int32), np.ones(indptr[-1]), y)
+
+
+def block_errors(learner, graph, chunk, blocks=20, seeds=2):
+    """The error in each of so many parts of the stream."""
+    found = []
+    for seed in range(seeds):
+        player = Player(learner, graph, 120, seed=seed)
+        ends = np.linspace(0, len(chunk.labels), blocks + 1).astype(int)
+        for a, b in itertools.pairwise(ends.tolist()):
+            here = slice(chunk.indptr[a], chunk.indptr[b])
+            part = Chunk(
+                chunk.indptr[a : b + 1] - chunk.indptr[a], chunk.indices[here], chunk.values[here], chunk.labels[a:b]
+            )
+            tally = player.engine.new_tally()
+            player.advance(part, tally)
+            found.append(tally.counts[0] / (b - a))
+    return np.reshape(found, (seeds, blocks)).mean(axis=0)
+
+
+PRESETS = ["full", "filtering", "label-efficient", "bandit"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_scorer_that_is_wrong_on_purpose(preset):
+    for K in (2, 6):
+        errors = block_errors(Guarded(Reversed()), FeedbackGraph.preset(preset, K), changing_stream(K, 20_000))
+        assert errors[10:].mean() < 0.07
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_scorer_that_cancels_what_the_guard_has_learned(preset):
+    """At most 600 mistakes in 3,000 rounds without noise; the bandit with six classes needs some more."""
+    for K in (2, 3, 6):
+        chunk, graph = changing_stream(K, 3000, noise=0.0), FeedbackGraph.preset(preset, K)
+        player = Player(Guarded(GivenScores()), graph, 120, normalize="unit", bias=False)
+        mistakes = 0
+        for t, y in enumerate(chunk.labels.tolist()):
+            indices = chunk.indices[chunk.indptr[t] : chunk.indptr[t + 1]]
+            state = player.engine.state.tuple
+            eta = state.rates[1]
+            lift = state.gradients[indices, :K].sum(axis=0) / math.sqrt(len(indices))
+            a = 1.0 - eta * state.slopes[0] - eta * state.slopes[1]
+            b = np.clip(eta * lift / max(a, 1e-9), -1.0, 1.0)
+            vector = player.check((indices, np.ones(len(indices))))
+            turn = player.new_turn(vector, given=b)
+            assert player.draw(turn, vector, player.rounds)
+            mistakes += turn.action != y
+            player.learn(turn, y if graph.visible[turn.action, y] else -1)
+        assert mistakes <= (600 if (preset, K) != ("bandit", 6) else 900)
+
+
+def test_the_trap():
+    """Rows (1, 1)/sqrt(2) with the hidden label for half of the time, then (1, 0) with the revealing one."""
+    T = 320_000
+    n = T // 2
+    indptr = np.concatenate([2 * np.arange(n + 1), 2 * n + np.arange(1, T - n + 1)])
+    indices = np.concatenate([np.tile([0, 1], n), np.zeros(T - n)]).astype(np.int32)
+    values = np.concatenate([np.full(2 * n, math.sqrt(0.5)), np.ones(T - n)])
+    chunk = Chunk(indptr, indices, values, np.repeat([1, 0], [n, T - n]))
+    mistakes = {}
+    for name in ("auto", "gapsmh"):
+        mistakes[name] = []
+        for seed in range(6):
+            player = Player(name, FeedbackGraph.filtering(2), 2, seed=seed)
+            tally = player.engine.new_tally()
+            player.advance(chunk, tally)
+            mistakes[name].append(tally.counts[0])
+    assert np.mean(mistakes["auto"]) <= 3 * np.mean(mistakes["gapsmh"])
+
+
+# -------------------------------------------------------------------------------------------------------------- changes
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("K", [2, 3, 6])
+def test_labels_that_are_rolled_at_half(preset, K):
+    """The error in the last 40 percent is at most 1.4 times that before the change (label efficient: twice)."""
+    errors = block_errors("auto", FeedbackGraph.preset(preset, K), changing_stream(K, 20_000, lambda t: t >= 0.5))
+    assert errors[12:].mean() <= (2.0 if preset == "label-efficient" else 1.5) * errors[6:10].mean() + 0.002
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_restart_where_nothing_changes(preset):
+    for K in (2, 6):
+        player = Player("auto", FeedbackGraph.preset(preset, K), 120)
+        player.advance(changing_stream(K, 20_000, noise=0.1))
+        assert player.engine.state.tuple.restarts[0] == 0
+
+
+# --------------------------------------------------------------------------------------------------------------- scores
+
+
+def test_scores_that_are_not_scores():
+    player = Player("auto", FeedbackGraph.filtering(["ham", "spam"]), 2)
+    for wrong in ({"ham": 1.0}, {"ham": 1.0, "spam": 0.0, "eggs": 0.0}, [0.1], [0.1, float("nan")], "no", [[0.1, 0.9]]):
+        with pytest.raises(UserError, match="scores must"):
+            player.act([1.0, 0.0], scores=wrong)
+    with pytest.raises(UserError, match="takes no scores"):
+        Player("gapsmh", FeedbackGraph.bandit(3), 2).act([1.0, 0.0], scores=[1, 2, 3])
+    assert player.rounds == 0
+
+
+def test_probabilities_and_other_scores():
+    """Probabilities p become 2p - 1; other scores go through the softmax first."""
+    graph = FeedbackGraph.filtering(["ham", "spam"])
+    with interpreted():
+        player = Player("auto", graph, 2)
+        for scores, expected in (
+            ({"spam": 0.8, "ham": 0.2}, [-0.6, 0.6]),
+            ([0.0, 1.0], [-1.0, 1.0]),
+            ([0.335, 0.66], [0.67 / 0.995 - 1, 1.32 / 0.995 - 1]),
+            ([-1.0, 2.0], [2 / (1 + math.exp(3)) - 1, 1 - 2 / (1 + math.exp(3))]),
+            ([math.log(0.1), math.log(0.3)], [-0.5, 0.5]),
+        ):
+            np.testing.assert_allclose(player.act([1.0, 0.0], scores=scores).kept[1:3], expected, atol=1e-12)
+
+
+def test_good_scores_are_used_from_the_first_round():
+    rng = np.random.default_rng(3)
+    graph = FeedbackGraph.filtering(["ham", "spam"])
+    player, alone = Player("auto", graph, 20), Player("auto", graph, 20)
+    X, y = rng.normal(size=(400, 20)), rng.integers(0, 2, 400)
+    S = np.where(np.arange(2) == y[:, None], 0.9, 0.1)
+    chunk = next(ArrayStream(X, [graph.classes[k] for k in y], classes=graph.classes).chunks())
+    tallies = [each.engine.new_tally() for each in (player, alone)]
+    player.advance(chunk, tallies[0], scores=S)
+    alone.advance(chunk, tallies[1])
+    assert tallies[0].counts[0] < 20
+    assert tallies[1].counts[0] > 100
+
+
+def test_names_and_numbers():
+    assert named("auto") == Guarded()
+    assert named("auto:memory=500").scorer.memory == 500
+    with pytest.raises(UserError, match="kappa"):
+        Guarded(kappa=0.0)
