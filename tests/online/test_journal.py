@@ -835,9 +835,11 @@ def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
         events.Opened("name", 3, 1.5, {"python": "3"}, [10, 20, None]),
         events.GraphMade(7, {"a": [1, None]}),
         events.Decided(3, 1.5, 1, 0, 7, True, features, np.array([0.25, 0.75])),
+        events.Decided(4, 1.5, 1, 0, 7, False, features, np.array([0.25, 0.75]), np.array([-0.5, 0.5])),
         events.Fed(3, 2.5, -1),
         events.Expired(4, 2.5),
         events.Taught(1.0, 2, 0.5, features),
+        events.Taught(1.0, 2, 0.5, features, np.array([0.5, -0.5])),
         events.Added(8, 1.0),
         events.Grown(2000),
         events.Limited({"min_propensity": 0.0, "budget": None}, 3.0),
@@ -848,6 +850,7 @@ def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
     shorter = events.drop_features(data)
     hashed = [event for event in events.unpack_events(shorter) if isinstance(event, events.Decided | events.Taught)]
     assert len({event.features.digest for event in hashed} - {b""}) == 1  # of the same row
+    assert [event.scores.tolist() for event in hashed] == [[], [-0.5, 0.5], [], [0.5, -0.5]]
     assert events.drop_features(shorter) == shorter
     for cut in range(1, len(data)):
         with contextlib.suppress(Damaged):

@@ -118,11 +118,12 @@ def prepare_rows(X: Any, features: int, may_have_more: bool = False) -> Iterator
     return (measure(chunk, "X") for chunk in rows.chunks(np.zeros(rows.count, np.int64)))
 
 
-def prepare_vector(vector: Vector, label: int = 0) -> Prepared:
-    """Return a checked vector as a chunk of one row."""
+def prepare_vector(vector: Vector, label: int = 0, given: Floats | None = None) -> Prepared:
+    """Return a checked vector as a chunk of one row, with the checked scores that came with it."""
     features = vector.indices.item(-1) + 1 if vector.indices.size else 0
     chunk = make_chunk(np.array([0, vector.indices.size]), vector.indices, vector.values, np.array([label]))
-    return Prepared(chunk, np.array([vector.squared]), features, label + 1)
+    scores = NO_SCORES if given is None else given[np.newaxis]
+    return Prepared(chunk, np.array([vector.squared]), features, label + 1, scores)
 
 
 class Remembered(Wrapped):

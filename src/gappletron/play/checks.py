@@ -29,6 +29,11 @@ def check_chunk(player: Any, chunk: Chunk | Prepared, scores: Any = None) -> Pre
             f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
             f"player {player.features} features and {player.graph.n_classes} classes: make it larger"
         )
+    if checked.scores.size and checked.scores.shape != (len(checked.chunk.labels), player.graph.n_classes):
+        raise UserError(
+            f"the chunk has scores for {checked.scores.shape[1]} classes, and the player {player.graph.n_classes} "
+            "classes: give a score for each class of every row"
+        )
     return player.engine.select(checked)
 
 
@@ -158,6 +163,6 @@ def squash_scores(scores: Floats) -> Floats:
 def _read_floats(given: Any) -> Floats:
     """Return numbers as an array; NaN where they are none."""
     try:
-        return np.array(given, np.float64)
+        return np.array(given, np.float64, order="C")  # the order of sums, and so their bits
     except (TypeError, ValueError, OverflowError):
         return np.full((), np.nan)
