@@ -402,9 +402,9 @@ def test_a_shadow_follows_and_never_decides(tmp_path):
     followed = []
 
     class Watched(Online):
-        def follow(self, x, action, probabilities, graph=None):
+        def follow(self, x, action, probabilities, graph=None, scores=None):
             followed.append((x, action, list(probabilities)))
-            return super().follow(x, action, probabilities, graph)
+            return super().follow(x, action, probabilities, graph, scores)
 
     def opened():
         champion = mail_model(tmp_path / "a", durability="os")
