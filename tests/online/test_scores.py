@@ -20,12 +20,12 @@ from gappletron import (
     read_decisions,
 )
 from gappletron.data.prepared import Prepared, prepare
+from gappletron.data.scores import squash_scores
 from gappletron.data.stream import make_chunk
 from gappletron.online import events
 from gappletron.online.contents import FORMAT
 from gappletron.online.off_policy import evaluate_off_policy
 from gappletron.play import archive
-from gappletron.play.checks import squash_scores
 from stores import MemoryStore
 
 CLASSES = ["a", "b", "c"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from gappletron.base.errors import Damaged, UserError
 from gappletron.base.signals import held_back
-from gappletron.data.prepared import NO_SCORES
+from gappletron.data.scores import NO_SCORES
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats, Vector

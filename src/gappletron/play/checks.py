@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.errors import UserError
-from gappletron.data.prepared import NO_SCORES, Prepared, prepare
+from gappletron.data.prepared import Prepared, prepare
+from gappletron.data.scores import NO_SCORES, check_score_table, squash_scores
 from gappletron.data.stream import Chunk
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import same_types
@@ -97,10 +98,6 @@ def check_distribution(given: Any, actions: int) -> Floats:
     return found
 
 
-# Numbers from 0 to 1 whose sum is as close to 1 as this are probabilities, also where they were rounded.
-ROUNDED = 0.01
-
-
 def check_scores(learner: Learner, graph: FeedbackGraph, given: Any) -> Floats:
     """Return the scores of one row, in the order of the classes and between -1 and 1: see :func:`squash_scores`.
 
@@ -126,10 +123,7 @@ def check_many_scores(learner: Learner, graph: FeedbackGraph, given: Any, rows: 
     if given is None:
         return NO_SCORES
     if isinstance(given, np.ndarray) and given.ndim == 2 and learner.takes_scores:
-        found = _read_floats(given)
-        if found.shape == (rows, graph.n_classes) and np.isfinite(found).all():
-            return squash_scores(found)
-        raise UserError(f"scores must be finite numbers in {rows} rows and {graph.n_classes} columns, one per class")
+        return check_score_table(given, rows, graph.n_classes)
     made = [check_scores(learner, graph, each) for each in given]
     if len(made) != rows:
         raise UserError(f"there are {len(made)} scores for {rows} rows: give one for each")
@@ -145,24 +139,9 @@ def add_scores(player: Any, chunks: list[Prepared], given: Any) -> Iterator[Prep
     return (dataclasses.replace(ready, scores=scores[a:b]) for ready, (a, b) in spans)
 
 
-def squash_scores(scores: Floats) -> Floats:
-    """Return scores between -1 and 1, ``2 p - 1``: p are the numbers themselves where they are probabilities (from 0 to
-    1, and their sum is 1 but for rounding), else their softmax.
-
-    >>> squash_scores(np.array([0.2, 0.8])), squash_scores(np.array([-3.0, -3.0]))
-    (array([-0.6,  0.6]), array([0., 0.]))
-    """
-    total = scores.sum(axis=-1, keepdims=True)
-    inside = ((scores >= 0.0) & (scores <= 1.0)).all(axis=-1, keepdims=True)
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    softmax = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    chances = np.where(inside & (np.abs(total - 1.0) <= ROUNDED), scores / np.where(total > 0.0, total, 1.0), softmax)
-    return np.ascontiguousarray(np.clip(2.0 * chances - 1.0, -1.0, 1.0))
-
-
 def _read_floats(given: Any) -> Floats:
     """Return numbers as an array; NaN where they are none."""
     try:
-        return np.array(given, np.float64, order="C")  # the order of sums, and so their bits
+        return np.array(given, np.float64)
     except (TypeError, ValueError, OverflowError):
         return np.full((), np.nan)

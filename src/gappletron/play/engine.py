@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room
-from gappletron.data.prepared import NO_SCORES, Prepared
+from gappletron.data.prepared import Prepared
+from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import MOST_FEATURES, make_chunk
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import can_be_loaded, entry, in_mode, is_interpreted, same_types

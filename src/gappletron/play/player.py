@@ -21,7 +21,8 @@ from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.base.text import unknown
 from gappletron.data.normalization import find_normalization
-from gappletron.data.prepared import NO_SCORES, Prepared, prepare_rows, prepare_vector
+from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
+from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import MOST_FEATURES, Chunk
 from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
