@@ -103,7 +103,7 @@ def test_streams_and_their_wrappers_carry_scores():
     cut = list(prepare_chunks(transform(open_stream(Own(None), rounds=40), bias=True)))
     assert [len(ready.scores) for ready in cut] == [32, 8]
     assert (np.concatenate([ready.scores for ready in cut]) == squash_scores(S[:40])).all()
-    with pytest.raises(UserError, match="gapsmh. takes no scores"):
+    with pytest.raises(UserError, match="'gapsmh' takes no scores"):
         play("gapsmh", Own(None), graph)
     with pytest.raises(UserError, match="scores of chunk 1 of own must be finite numbers in 32 rows and 3 columns"):
         play("auto", Own(np.where(np.arange(80)[:, np.newaxis] == 40, np.nan, S)), graph)
@@ -118,7 +118,7 @@ def test_wrong_arrays_are_refused():
     for wrong in (S[:19], S[:, :2], "scores", S * np.nan):
         with pytest.raises(UserError, match="scores must be finite numbers in 20 rows and 3 columns"):
             play("auto", (X, y), "bandit", scores=wrong)
-    with pytest.raises(UserError, match="gapsmh. takes no scores"):
+    with pytest.raises(UserError, match="'gapsmh' takes no scores"):
         play("gapsmh", (X, y), "bandit", scores=S)
 
 
