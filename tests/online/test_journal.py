@@ -25,6 +25,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 import storms
 from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
 from gappletron.base.errors import Damaged, KeyReused
+from gappletron.data.scores import NO_SCORES
 from gappletron.online import decisions, events, folder_store as folders, journal as journals, transitions
 from gappletron.online.folder_store import FRAME, FolderStore, read_groups, repair
 from gappletron.online.store import Group
@@ -1048,16 +1049,20 @@ def test_a_large_snapshot_waits_until_the_log_has_grown_as_well(size, expected):
         assert events_until_due() == expected
 
 
-def test_the_events_of_a_batch_are_those_of_its_rows():
+@pytest.mark.parametrize("classes", [0, 2])
+def test_the_events_of_a_batch_are_those_of_its_rows(classes):
     rng = np.random.default_rng(4)
     sizes = [2, 0, 3]
     indptr, indices = np.cumsum([0, *sizes]), np.arange(5, dtype=np.int32)
-    values, decisions = rng.normal(size=5), rng.random((3, 5))
-    singles = [
-        events.pack_decision(2.5, 77, 0, size, indices[a : a + size].tobytes() + values[a : a + size].tobytes(), row)
-        for a, size, row in zip(indptr.tolist(), sizes, [row.tobytes() for row in decisions], strict=False)
-    ]
-    assert events.pack_decisions(2.5, 77, indptr, indices, values, decisions) == b"".join(singles)
+    values, decisions, scores = rng.normal(size=5), rng.random((3, 5)), rng.random((3, classes))
+    singles = []
+    for a, size, given, row in zip(indptr.tolist(), sizes, scores, decisions, strict=False):
+        features = events.Features(indices[a : a + size], values[a : a + size])
+        event = events.Decided(*(2, 2.5, 1, 0), 77, False, features, row[3:], given)
+        singles.append(events.pack_event(event))
+    decisions[:, :3] = 2, 1, 0
+    many = events.pack_decisions(2.5, 77, indptr, indices, values, scores if classes else NO_SCORES, decisions)
+    assert many == b"".join(singles)
 
 
 def test_rounds_that_could_not_be_packed_are_logged_by_the_next_call(tmp_path, monkeypatch):

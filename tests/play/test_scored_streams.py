@@ -198,7 +198,11 @@ def test_the_command_line_plays_teaches_and_predicts_with_scores(tmp_path):
     lines = list(csv.reader(out.splitlines()))
     assert [line[0] for line in lines[1:]] == saved.predict_many(records, scores=S)
     assert lines[1][1:] == [f"{chance:.6g}" for chance in chances[0]]
-    assert "20 predictions" not in err
+    assert ended("run", path, "--label", "label", *OPTIONS, "--load", model, "--save", tmp_path / "more.npz")[0] == 0
+    player = runs.player()
+    for _ in Runs.continuing(player, open_stream(path, label="label", scores=COLUMNS)):
+        pass
+    assert (Online.load(tmp_path / "more.npz").weights == player.weights).all()
     code, _, err = ended("teach", tmp_path / "taught.npz", path, "--label", "label", *OPTIONS)
     assert code == 0, err
     taught = Online.load(tmp_path / "taught.npz")

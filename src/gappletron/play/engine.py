@@ -105,6 +105,8 @@ class Engine:
         """Take over a graph of the size of the states, and forget what was derived from others."""
         self.graph, self.plan = graph, self.learner.plan(graph)
         lanes, kept = lanes_for(graph.n_classes), self.learner.keeps(graph.n_classes)
+        # How many numbers of its own a turn on this graph keeps.
+        self.kept = kept
         self.setup = Setup(
             scores=np.zeros(lanes.padded(graph.n_classes))[: graph.n_classes],
             probabilities=np.zeros(graph.n_actions),

@@ -432,9 +432,11 @@ class Player:
             label = whole(label, "the position of a label", least=-1)
         if not -1 <= label < turn.graph.n_classes:
             raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
-        if turn.features > self.engine.state.sizes.features:
+        engine = self.engine
+        if turn.features > engine.state.sizes.features:
             raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
-        if turn.record.item(KEPT) != self.engine.learner.keeps(turn.graph.n_classes):
+        kept = engine.kept if turn.graph is engine.graph else engine.learner.keeps(turn.graph.n_classes)
+        if turn.record.item(KEPT) != kept:
             raise UserError(
                 "the turn is one of another learner, or was not drawn: learn from those that act() returned"
             )
