@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,7 +18,9 @@ from gappletron.base.progress import progress
 from gappletron.base.text import listing, unknown
 from gappletron.cli.options import RowsArgument, TableOptions
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
-from gappletron.kernel.types import Floats
+
+if TYPE_CHECKING:  # it loads NumPy, which the help does not need
+    from gappletron.kernel.types import Floats
 
 
 def predict(
