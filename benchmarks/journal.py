@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from gappletron import FeedbackGraph, Online
-from gappletron.online.events import pack_decision
+from gappletron.online.events import NONE, pack_decision
 from gappletron.online.folder_store import FolderStore
 from gappletron.online.store import Group
 
@@ -28,7 +28,7 @@ RECORD = np.concatenate([[0.0, 1.0, 1.0, 0.0, 10.0], CHANCES])
 
 def decision(number: int) -> bytes:
     RECORD[0] = number
-    return pack_decision(1.7e9, 7, 0, 10, ROW, RECORD.tobytes())
+    return pack_decision(1.7e9, 7, 0, 10, ROW, NONE, RECORD.tobytes())
 
 
 class Log:

@@ -25,6 +25,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 import storms
 from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Receipt, UserError, interpreted, read_decisions
 from gappletron.base.errors import Damaged, KeyReused
+from gappletron.data.scores import NO_SCORES
 from gappletron.online import decisions, events, folder_store as folders, journal as journals, transitions
 from gappletron.online.folder_store import FRAME, FolderStore, read_groups, repair
 from gappletron.online.store import Group
@@ -835,9 +836,11 @@ def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
         events.Opened("name", 3, 1.5, {"python": "3"}, [10, 20, None]),
         events.GraphMade(7, {"a": [1, None]}),
         events.Decided(3, 1.5, 1, 0, 7, True, features, np.array([0.25, 0.75])),
+        events.Decided(4, 1.5, 1, 0, 7, False, features, np.array([0.25, 0.75]), np.array([-0.5, 0.5])),
         events.Fed(3, 2.5, -1),
         events.Expired(4, 2.5),
         events.Taught(1.0, 2, 0.5, features),
+        events.Taught(1.0, 2, 0.5, features, np.array([0.5, -0.5])),
         events.Added(8, 1.0),
         events.Grown(2000),
         events.Limited({"min_propensity": 0.0, "budget": None}, 3.0),
@@ -848,6 +851,7 @@ def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
     shorter = events.drop_features(data)
     hashed = [event for event in events.unpack_events(shorter) if isinstance(event, events.Decided | events.Taught)]
     assert len({event.features.digest for event in hashed} - {b""}) == 1  # of the same row
+    assert [event.scores.tolist() for event in hashed] == [[], [-0.5, 0.5], [], [0.5, -0.5]]
     assert events.drop_features(shorter) == shorter
     for cut in range(1, len(data)):
         with contextlib.suppress(Damaged):
@@ -1045,16 +1049,20 @@ def test_a_large_snapshot_waits_until_the_log_has_grown_as_well(size, expected):
         assert events_until_due() == expected
 
 
-def test_the_events_of_a_batch_are_those_of_its_rows():
+@pytest.mark.parametrize("classes", [0, 2])
+def test_the_events_of_a_batch_are_those_of_its_rows(classes):
     rng = np.random.default_rng(4)
     sizes = [2, 0, 3]
     indptr, indices = np.cumsum([0, *sizes]), np.arange(5, dtype=np.int32)
-    values, decisions = rng.normal(size=5), rng.random((3, 5))
-    singles = [
-        events.pack_decision(2.5, 77, 0, size, indices[a : a + size].tobytes() + values[a : a + size].tobytes(), row)
-        for a, size, row in zip(indptr.tolist(), sizes, [row.tobytes() for row in decisions], strict=False)
-    ]
-    assert events.pack_decisions(2.5, 77, indptr, indices, values, decisions) == b"".join(singles)
+    values, decisions, scores = rng.normal(size=5), rng.random((3, 5)), rng.random((3, classes))
+    singles = []
+    for a, size, given, row in zip(indptr.tolist(), sizes, scores, decisions, strict=False):
+        features = events.Features(indices[a : a + size], values[a : a + size])
+        event = events.Decided(*(2, 2.5, 1, 0), 77, False, features, row[3:], given)
+        singles.append(events.pack_event(event))
+    decisions[:, :3] = 2, 1, 0
+    many = events.pack_decisions(2.5, 77, indptr, indices, values, scores if classes else NO_SCORES, decisions)
+    assert many == b"".join(singles)
 
 
 def test_rounds_that_could_not_be_packed_are_logged_by_the_next_call(tmp_path, monkeypatch):

@@ -9,7 +9,16 @@ import pickle
 
 import numpy as np
 import pytest
-from river import checks, datasets, evaluate as river_evaluate, linear_model, metrics, preprocessing
+from river import (
+    base,
+    checks,
+    datasets,
+    evaluate as river_evaluate,
+    linear_model,
+    metrics,
+    naive_bayes,
+    preprocessing,
+)
 
 from gappletron import (
     UNSEEN,
@@ -282,3 +291,60 @@ def test_what_cannot_be_a_label(label):
     with pytest.raises(UserError, match="the column 'a' has the value inf"):
         model.learn_one({"a": float("inf")}, "new")
     assert model.labels == ()
+
+
+# ---------------------------------------------------------------------------------------------- scores of another model
+
+
+class Known(base.Classifier):
+    """A scorer that knows some labels, and notes what it is taught."""
+
+    def __init__(self):
+        self.learned = []
+
+    _multiclass = True
+
+    def learn_one(self, x, y):
+        self.learned.append((x["a"], y))
+
+    def predict_proba_one(self, x):
+        return {"u": 0.5 * x["a"], "elsewhere": 0.5, "v": 0.5 - 0.5 * x["a"]} if self.learned else {}
+
+
+def test_a_scorer_gives_its_probabilities_and_learns_what_is_shown():
+    rng = np.random.default_rng(0)
+    rows = [({"a": float(a)}, "u" if a > 0.5 else "v") for a in rng.random(60)]
+    encoder = Encoder(features=64)
+    with interpreted():
+        model = RiverClassifier(graph="filtering", revealing="u", classes=("u", "v"), encoder=encoder, scorer=Known())
+        twin = Player("auto", FeedbackGraph.filtering(2), 64, rows="records")
+        taught = []
+        for n, (x, y) in enumerate(rows):
+            scores = [x["a"], 1.0 - x["a"]] if taught else None
+            if n % 3 == 0:
+                model.learn_one(x, y)
+                twin.teach_vector(encoder.vector(x), "uv".index(y), None, twin.check_scores(scores))
+                taught.append((x["a"], y))
+                continue
+            act, turn = model.act_one(x), twin.act(encoder.encode(x), scores=scores)
+            assert act.turn.record == pytest.approx(turn.record, abs=1e-12)
+            model.learn_from(act, y if y in act.reveals else UNSEEN)
+            twin.learn(turn, "uv".index(y) if y in act.reveals else -1)
+            if y in act.reveals:
+                taught.append((x["a"], y))
+        assert model.scorer.learned == taught
+        x = {"a": 0.9}
+        chances = twin.predict_proba(encoder.vectors([x]), [[0.9, 0.1]])[0]
+        assert list(model.predict_proba_one(x).values()) == pytest.approx(chances.tolist(), abs=1e-9)
+        assert model.predict_one(x) == "uv"[twin.predict(encoder.vector(x), scores=[0.9, 0.1])]
+
+
+def test_labels_that_a_scorer_does_not_know_are_added():
+    with interpreted():
+        model = RiverClassifier(scorer=naive_bayes.GaussianNB(), encoder=Encoder(features=64))
+        for n, noise in enumerate(np.random.default_rng(0).normal(scale=0.1, size=200)):
+            model.learn_one({"a": n % 4 + float(noise)}, n % 4)
+        assert [model.predict_one({"a": float(n)}) for n in range(4)] == [0, 1, 2, 3]
+        fresh = model.clone()
+        assert fresh.scorer is not model.scorer
+        assert fresh.predict_one({"a": 1.0}) is None

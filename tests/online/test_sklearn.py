@@ -11,10 +11,11 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
-from sklearn.linear_model import SGDClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from gappletron import (
@@ -319,3 +320,60 @@ def test_rows_that_are_sorted_by_class():
         shuffled.player_.weights, GappletronClassifier(random_state=3).fit(X[order], y[order]).player_.weights
     )
     assert shuffled.score(X, y) > 0.8
+
+
+# ---------------------------------------------------------------------------------------------- scores of another model
+
+
+def scored_data():
+    X, y = load_digits(return_X_y=True)
+    return X[:400] / 16.0, np.array(list("abcdefghij"))[y[:400]]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_scorer_gives_its_probabilities_with_every_row(shuffle):
+    X, y = scored_data()
+    scorer = LogisticRegression(max_iter=300).fit(X[:80], y[:80])
+    with interpreted():
+        model = GappletronClassifier(graph="bandit", scorer=scorer, shuffle=shuffle).fit(X[80:], y[80:])
+        order = np.random.default_rng(0).permutation(320) if shuffle else np.arange(320)
+        rows, S = X[80:][order], scorer.predict_proba(X[80:])[order]
+        runs = Runs("auto", (rows, y[80:][order]), "bandit", scores=S)
+        for _ in runs:
+            pass
+        assert (model.player_.weights == runs.weights()).all()
+        assert model.predict_proba(rows).tolist() == runs.player().predict_proba(rows, S).tolist()
+        assert (model.predict(rows) == np.array(list("abcdefghij"))[runs.player().predict_many(rows, scores=S)]).all()
+        alone = GappletronClassifier(graph="bandit").fit(X[80:], y[80:])
+        assert model.score(X[80:], y[80:]) > alone.score(X[80:], y[80:])
+        turn = runs.player().act(rows[0], scores=scorer.predict_proba(rows[:1])[0])
+        assert model.act(rows[:1]).probabilities[0].tolist() == turn.probabilities.tolist()
+
+
+def test_the_classes_of_a_scorer_are_matched_by_name():
+    X, y = scored_data()
+    few = np.isin(y, ["b", "d"])
+    scorer = LinearSVC().fit(X[few], y[few])  # one decision value for two classes
+    graph = FeedbackGraph.full(tuple("jihgfedcba"))
+    with interpreted():
+        model = GappletronClassifier(graph=graph, scorer=scorer).partial_fit(X[:100], y[:100])
+        twin = Player("auto", graph, X.shape[1])
+        chances = np.zeros((400, 10))
+        chances[:, 6] = 1.0 / (1.0 + np.exp(-scorer.decision_function(X)))
+        chances[:, 8] = 1.0 - chances[:, 6]
+        for x, label, own in zip(X[:100], y[:100], chances, strict=False):
+            twin.teach_vector(twin.check(x), graph.class_index(label), None, twin.check_scores(own))
+        assert model.predict_proba(X) == pytest.approx(twin.predict_proba(X, chances)[:, ::-1], abs=1e-9)
+        with pytest.raises(UserError, match="the scorer has the class 'b', and the model 'x', 'y'"):
+            GappletronClassifier(scorer=scorer).fit(X[:50], np.where(y[:50] == "b", "x", "y"))
+        with pytest.raises(UserError, match="gapsmh takes no scores"):
+            GappletronClassifier("gapsmh", scorer=scorer).fit(X, y)
+
+
+def test_a_frozen_scorer_survives_a_cross_validation():
+    frozen = pytest.importorskip("sklearn.frozen")
+    X, y = scored_data()
+    scorer = LogisticRegression(max_iter=300).fit(X[:80], y[:80])
+    with interpreted():
+        model = GappletronClassifier(scorer=frozen.FrozenEstimator(scorer))
+        assert cross_val_score(model, X[80:], y[80:], cv=2).mean() > 0.8

@@ -98,7 +98,7 @@ def test_the_record_of_a_turn_that_follows():
     x = turn.x
     assert (x.indices.tolist(), x.values[0]) == ([0, 1, 2], 1.0)
     head = {ROUND: turn.round, ACTION: turn.action, GREEDY: turn.greedy, RATE: turn.rate, SQUARED: x.squared}
-    again = build_turn(turn.graph, 3, head, turn.probabilities, turn.scores, turn.own_probabilities, x[:2])
+    again = build_turn(turn.graph, 3, head, turn.probabilities, turn.scores, turn.own_probabilities, x[:2], turn.kept)
     assert check_turn(again)
     assert again.record.tolist() == turn.record.tolist()
     other = copy.copy(player)

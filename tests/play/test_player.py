@@ -415,8 +415,8 @@ def test_act_goes_on_with_the_classes_that_a_handler_added(monkeypatch):
         player = Player("gapsmh", FeedbackGraph.bandit(4), FEATURES)
         new_turn = player.new_turn
 
-        def interrupted(*arguments):
-            turn = new_turn(*arguments)
+        def interrupted(*arguments, **options):
+            turn = new_turn(*arguments, **options)
             if player.graph.n_classes == 4:
                 player.add_class("new")
             return turn

@@ -228,7 +228,7 @@ def _no_space(*_):
 
 def test_errors_of_ours_are_said_to_be_ours(mail, monkeypatch):
     browser = Browser(create_app([HostedModel("mail", mail)]))
-    monkeypatch.setattr(mail, "act_many", lambda rows: 1 / 0)
+    monkeypatch.setattr(mail, "act_many", lambda rows, scores: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # for the log of the server, after the answer
         browser.post("/v1/act", {"x": "a"})
 
@@ -402,9 +402,9 @@ def test_a_shadow_follows_and_never_decides(tmp_path):
     followed = []
 
     class Watched(Online):
-        def follow(self, x, action, probabilities, graph=None):
+        def follow(self, x, action, probabilities, graph=None, scores=None):
             followed.append((x, action, list(probabilities)))
-            return super().follow(x, action, probabilities, graph)
+            return super().follow(x, action, probabilities, graph, scores)
 
     def opened():
         champion = mail_model(tmp_path / "a", durability="os")
@@ -448,7 +448,7 @@ def test_a_shadow_follows_and_never_decides(tmp_path):
 
 def test_the_failure_of_a_shadow_is_its_own(tmp_path, caplog):
     class Broken(Online):
-        def follow(self, x, action, probabilities, graph=None):
+        def follow(self, x, action, probabilities, graph=None, scores=None):
             raise RuntimeError("this shadow is broken")
 
     with mail_model(tmp_path / "a") as champion, Broken.open(tmp_path / "b", graph=FILTER, encoder=Encoder()) as shadow:

@@ -130,11 +130,28 @@ class TableOptions:
         None, "csv, tsv, jsonl, parquet, vw or svmlight. Default: by the end of the file's name, or by its first line."
     )
     columns: str | None = option(None, "CSV and TSV without a header: the names, as in label,message.", metavar="NAMES")
+    scores: list[str] | None = option(
+        None,
+        "Tables: the column that holds your own model's score of a class, as in ham=p_ham; once for each class. It is "
+        "no feature.",
+        metavar="CLASS=COLUMN",
+    )
 
     @property
     def names(self) -> list[str] | None:
         """The names of the columns, where they were given."""
         return None if self.columns is None else [name.strip() for name in self.columns.split(",")]
+
+    @property
+    def score_columns(self) -> dict[str, str] | None:
+        """The columns of the scores by their classes, where they were given."""
+        found: dict[str, str] = {}
+        for text in self.scores or ():
+            name, equals, column = text.partition("=")
+            if not equals or not column or name in found:
+                raise UserError(f"--scores {text} is not of the form CLASS=COLUMN, once for each class: correct it")
+            found[name] = column
+        return found or None
 
 
 @dataclass(frozen=True)
@@ -181,6 +198,7 @@ class DataOptions(ColumnOptions, TableOptions):
             label=self.label,
             format=self.format,
             columns=self.names,
+            scores=self.score_columns,
             encoder=encoder,
             features=model.features if model is not None and encoder is None and features is None else features,
             classes=None if classes is None else classes.split(","),

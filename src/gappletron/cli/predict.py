@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from gappletron.base.progress import progress
 from gappletron.base.text import listing, unknown
 from gappletron.cli.options import RowsArgument, TableOptions
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
+
+if TYPE_CHECKING:  # it loads NumPy, which the help does not need
+    from gappletron.kernel.types import Floats
 
 
 def predict(
@@ -49,10 +52,10 @@ def write_predictions(model: gp.Online, data: str, table: TableOptions, file: An
     header = ["prediction", *(f"p({name})" for name in model.graph.classes)]
     rows = labelled = wrong = 0
     with progress("predicting") as show:
-        for X, labels in read_batches(model, data, table):
+        for X, labels, scores in read_batches(model, data, table):
             if rows == 0:
                 writer.writerow(header)
-            names, chances = model.predict_many(X), model.predict_proba(X)
+            names, chances = model.predict_many(X, scores=scores), model.predict_proba(X, scores)
             writer.writerows(
                 [name, *(f"{chance:.6g}" for chance in row)] for name, row in zip(names, chances, strict=True)
             )
@@ -68,25 +71,29 @@ def write_predictions(model: gp.Online, data: str, table: TableOptions, file: An
     tell(f"{wrong:,} of {labelled:,} predictions differ from the labels ({wrong / labelled:.4f}){gaps}")
 
 
-def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[tuple[Any, list[str]]]:
-    """Yield some encoded rows at a time, and their labels where a column has them, empty where there is
-    none.
+def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[tuple[Any, list[str], Floats | None]]:
+    """Yield some encoded rows at a time, their labels where a column has them, empty where there is none, and their
+    scores where columns have them.
     """
     from scipy.sparse import csr_array
 
     from gappletron.data.formats import SVMLIGHT, find_ending
-    from gappletron.data.tables import find_kinds, find_labels, read_table
+    from gappletron.data.tables import find_kinds, find_labels, order_columns, read_scores, read_table
 
-    label = table.label
+    label, columns = table.label, table.score_columns
     if model.encoder is None:
         is_svmlight = table.format in (None, SVMLIGHT.name) and find_ending(data) in (None, SVMLIGHT)
-        if label is not None or not is_svmlight:
-            raise UserError("the model was made without an encoder, so it takes svmlight files only, without --label")
+        if label is not None or columns is not None or not is_svmlight:
+            raise UserError(
+                "the model was made without an encoder, so it takes svmlight files only, without --label and --scores"
+            )
         for chunk in gp.SvmlightFile(data, features=model.features, classes=(0, 1)).rows():
             rows = len(chunk.indptr) - 1
-            yield csr_array((chunk.values, chunk.indices, chunk.indptr), (rows, model.features)), []
+            yield csr_array((chunk.values, chunk.indices, chunk.indptr), (rows, model.features)), [], None
         return
-    encoder = model.encoder
+    ordered = [] if columns is None else order_columns(columns, model.graph.classes)
+    aside = [*ordered, *([] if label is None else [label])]
+    encoder, rows = model.encoder.declaring(dict.fromkeys(aside, "drop")), 0
     wanted = {name for name, kind in encoder.kinds.items() if kind != "drop"}
     for number, block in enumerate(read_table(data, table.format, table.names)):
         here = [name for record in block for name in record] if isinstance(block, list) else block.schema.names
@@ -97,9 +104,10 @@ def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[t
                     "--columns where it has no header"
                 )
             encoder = encoder.declaring(find_kinds(block, encoder))  # of columns that are new
-        if label is None:
-            yield encoder.vectors(block), []
-            continue
-        if not isinstance(block, list) and label not in here:
-            raise unknown(label, f"column in {data} called", here)
-        yield encoder.declaring({label: "drop"}).vectors(block), find_labels(block, label).texts()
+        for name in () if isinstance(block, list) else aside:
+            if name not in here:
+                raise unknown(name, f"column in {data} called", here)
+        scores = read_scores(block, ordered, data, rows) if ordered else None
+        labels = [] if label is None else find_labels(block, label).texts()
+        yield encoder.vectors(block), labels, scores
+        rows += len(block)

@@ -6,7 +6,7 @@ see :mod:`gappletron.data.formats`.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gappletron.base.errors import UserError
@@ -36,6 +36,7 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
     numeric: str | Iterable[str] = (),
     categorical: str | Iterable[str] = (),
     drop: str | Iterable[str] = (),
+    scores: Mapping[Any, str] | None = None,
     encoder: Encoder | None = None,
     format: str | None = None,
     columns: Iterable[str] | None = None,
@@ -52,6 +53,7 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
     :param label: for tables, the column of the labels.
     :param text: for tables, columns of text; likewise `numeric`, `categorical` and `drop`. The kinds of other columns
         are found in the first block: see :class:`TableFile`.
+    :param scores: for tables, the column that holds the score of each class, by the class (:class:`TableFile`).
     :param encoder: for tables and records, in place of these four.
     :param format: the name of one of :data:`gappletron.data.formats.FORMATS`; by default by the end of the file's name,
         or else by its first line.
@@ -82,7 +84,7 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
             raise UserError("columns were given beside an encoder, which has its own: give one of the two")
         encoder = Encoder(**kinds)
         required = tuple(encoder.kinds)
-    options: dict[str, Any] = {"label": label, "columns": columns, "encoder": encoder}
+    options: dict[str, Any] = {"label": label, "columns": columns, "encoder": encoder, "scores": scores}
     options |= {"format": format, "features": features, "max_norm": max_norm, "classes": classes}
     if isinstance(data, Stream):
         stream = check_stream(data)
@@ -116,7 +118,7 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
 def _open_file(path: str | os.PathLike[str], options: dict[str, Any], required: tuple[str, ...]) -> Stream:
     """Open a table or a svmlight file; its format is the one given, or told by its name or its first line."""
     source, format, features = Source(path), options.pop("format"), options.pop("features")
-    is_table = any(options[name] is not None for name in ("label", "columns", "encoder"))
+    is_table = any(options[name] is not None for name in ("label", "columns", "encoder", "scores"))
     found = find_format(source, format, is_table)
     if found is SVMLIGHT:
         if is_table:

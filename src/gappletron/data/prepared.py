@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.arrays import ArrayRows
+from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import (
     Chunk,
     Stream,
@@ -25,9 +26,6 @@ from gappletron.data.vectors import Vectors
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.types import Floats, Vector
-
-# In place of the scores that come with rows, where none do.
-NO_SCORES = np.zeros((0, 0))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +46,17 @@ class Prepared:
         return dataclasses.replace(self, chunk=chunk, squared=1.0 + self.squared, features=self.features + 1)
 
     def relabel(self, positions: NDArray[np.int64]) -> Self:
-        """Return the same rows with each label y replaced by ``positions[y]``."""
-        labels = positions[self.chunk.labels]
+        """Return the same rows with each label y, and the scores of class y, moved to ``positions[y]``."""
+        labels, scores = positions[self.chunk.labels], self.scores
         chunk = make_chunk(*self.chunk[:3], labels)
-        return dataclasses.replace(self, chunk=chunk, classes=int(labels.max(initial=-1)) + 1)
+        if scores.size:
+            if positions.max() >= positions.size:
+                raise UserError(
+                    f"the rows have scores for {positions.size} classes, and the graph has more: name all of its "
+                    "classes with --classes (classes=), and give each its scores"
+                )
+            scores = scores[:, np.argsort(positions)]
+        return dataclasses.replace(self, chunk=chunk, classes=int(labels.max(initial=-1)) + 1, scores=scores)
 
     def without_zeros(self) -> "Prepared":
         """Return the same rows without entries of 0, for players to which these mean nothing; made once for all."""
@@ -98,8 +103,8 @@ def prepare_chunks(stream: Stream) -> Iterator[Prepared]:
         yield from stream.kept
         return
     played = 0
-    for chunk in check_stream(stream).chunks():
-        yield measure(chunk, stream.name, played)
+    for chunk, scores in check_stream(stream).scored():
+        yield dataclasses.replace(measure(chunk, stream.name, played), scores=scores)
         played += len(chunk.labels)
 
 
@@ -118,11 +123,12 @@ def prepare_rows(X: Any, features: int, may_have_more: bool = False) -> Iterator
     return (measure(chunk, "X") for chunk in rows.chunks(np.zeros(rows.count, np.int64)))
 
 
-def prepare_vector(vector: Vector, label: int = 0) -> Prepared:
-    """Return a checked vector as a chunk of one row."""
+def prepare_vector(vector: Vector, label: int = 0, given: Floats | None = None) -> Prepared:
+    """Return a checked vector as a chunk of one row, with the checked scores that came with it."""
     features = vector.indices.item(-1) + 1 if vector.indices.size else 0
     chunk = make_chunk(np.array([0, vector.indices.size]), vector.indices, vector.values, np.array([label]))
-    return Prepared(chunk, np.array([vector.squared]), features, label + 1)
+    scores = NO_SCORES if given is None else given[np.newaxis]
+    return Prepared(chunk, np.array([vector.squared]), features, label + 1, scores)
 
 
 class Remembered(Wrapped):
@@ -141,3 +147,7 @@ class Remembered(Wrapped):
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rounds from the beginning."""
         return (ready.chunk for ready in self.kept)
+
+    def scored(self) -> Iterator[tuple[Chunk, Floats]]:
+        """Yield the rounds from the beginning, with their scores."""
+        return ((ready.chunk, ready.scores) for ready in self.kept)

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import Label, whole
 from gappletron.base.errors import UserError
+from gappletron.data.scores import NO_SCORES, check_score_table
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.pieces import helper
+from gappletron.kernel.types import Floats
 
 # The maximum number of rounds in a chunk.
 CHUNK = 65_536
@@ -252,6 +254,13 @@ class Stream(abc.ABC):
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rounds from the beginning, at most :data:`CHUNK` at a time."""
 
+    def scored(self) -> Iterator[tuple[Chunk, Floats]]:
+        """Yield the same chunks with the scores that came with their rows: one for every class, n x K; by default none.
+
+        Those of a stream of your own are probabilities, or any numbers (:func:`gappletron.data.scores.squash_scores`).
+        """
+        return ((chunk, NO_SCORES) for chunk in self.chunks())
+
     def prepare(self, progress: Callable[[int, int], None] | None = None) -> None:  # noqa: B027 - most have nothing to prepare
         """Read now what playing needs, such as the classes of a file; `progress` is called with (done, total)."""
 
@@ -282,6 +291,10 @@ class Wrapped(Stream):
         """Prepare the stream."""
         self._stream.prepare(progress)
 
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rounds from the beginning, changed."""
+        return (chunk for chunk, _ in self.scored())
+
 
 for _name in Stream.__annotations__.keys() - {"name"}:
     setattr(Wrapped, _name, property(operator.attrgetter(f"_stream.{_name}")))
@@ -292,10 +305,14 @@ class Checked(Wrapped):
     array if a chunk is wrong.
     """
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the stream's chunks, in the types that kernels are compiled for."""
-        for number, chunk in enumerate(self._stream.chunks()):
-            yield check_chunk(chunk, f"chunk {number} of {self.name}", self.features, len(self.classes))
+    def scored(self) -> Iterator[tuple[Chunk, Floats]]:
+        """Yield the stream's chunks, in the types that kernels are compiled for, and their scores."""
+        for number, (chunk, scores) in enumerate(self._stream.scored()):
+            where = f"chunk {number} of {self.name}"
+            checked = check_chunk(chunk, where, self.features, len(self.classes))
+            shape = len(checked.labels), len(self.classes)
+            given = check_score_table(scores, *shape, f"the scores of {where}") if np.size(scores) else NO_SCORES
+            yield checked, given
 
 
 class FirstRounds(Wrapped):
@@ -318,14 +335,14 @@ class FirstRounds(Wrapped):
         known = self._stream.rounds
         return self._most if known is None else min(self._most, known)
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rounds from the beginning, up to the limit."""
+    def scored(self) -> Iterator[tuple[Chunk, Floats]]:
+        """Yield the rounds from the beginning, up to the limit, with their scores."""
         left = self._most
-        for chunk in check_stream(self._stream).chunks():
+        for chunk, scores in check_stream(self._stream).scored():
             if len(chunk.labels) > left:
-                yield chunk.part(0, left)
+                yield chunk.part(0, left), scores[:left]
                 return
-            yield chunk
+            yield chunk, scores
             left -= len(chunk.labels)
             if left == 0:  # do not ask for more: a pipe may wait forever
                 return

@@ -4,7 +4,7 @@ import datetime
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,8 +18,10 @@ from gappletron.data.formats import VW_LABEL, describe_content, find_format, rec
 from gappletron.data.records.columns import CATEGORICAL, DROP, NUMERIC, TEXT, is_text, to_plain, to_strings, to_table
 from gappletron.data.records.encoder import Encoder, list_records
 from gappletron.data.records.values import is_missing, is_record, to_number, to_text, unbox_numbers
+from gappletron.data.scores import NO_SCORES, squash_scores
 from gappletron.data.sources import FileStream, Progress, Source
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
+from gappletron.kernel.types import Floats
 
 # Values of a column that are looked at to tell what it is.
 SAMPLED = 2000
@@ -62,6 +64,8 @@ class TableFile(FileStream):
         scanned: there, classes are added in the order in which they come.
     :param max_norm: the largest norm of a row, where it is known.
     :param required: columns that must be there, in a format with a header.
+    :param scores: the column that holds the score of each class, by the class: what a model of your own says of the
+        rows. These columns are no features.
 
     The classes are the labels' own text: ``"1"``, not 1.
 
@@ -86,6 +90,7 @@ class TableFile(FileStream):
         classes: Iterable[Any] | None = None,
         max_norm: float | None = None,
         required: Iterable[str] = (),
+        scores: Mapping[Any, str] | None = None,
     ) -> None:
         super().__init__(path, columns)
         self.format = format
@@ -94,15 +99,21 @@ class TableFile(FileStream):
             raise UserError(f"columns name those of a CSV file without a header, not of a {format} file: omit them")
         self.max_norm = max_norm
         self.label = VW_LABEL if format == "vw" else label
-        self._required = tuple(required)
+        self._scores = {_name_class(name): column for name, column in (scores or {}).items()}
+        self._required = (*required, *self._scores.values())
         self._encoder = encoder or Encoder()
         declared = self._encoder.kinds.get(self.label or "", DROP)
         if self.label is not None and declared != DROP:
             what = f"the column {self.label!r} holds the labels and is declared as {declared}"
             raise UserError(f"{what}, which would show them to the learner: declare other columns")
+        for column in self._scores.values():
+            if self._encoder.kinds.get(column, DROP) != DROP or column == self.label:
+                raise UserError(f"the column {column!r} holds scores and is declared as something else: name it once")
         self._classes = None if classes is None else check_classes(map(_name_class, plain_names(classes)))
         self.classes_given = classes is not None
         self.is_open = self.is_pipe and classes is None
+        if self.is_open and self._scores:
+            raise UserError(f"{self.name} is a pipe, and its rows have scores: name its --classes (classes=)")
         self._is_prepared = False
         self._found: dict[str, None] = {}
         self._blocks: Iterator[Any] | None = None
@@ -140,7 +151,7 @@ class TableFile(FileStream):
         if first is None:
             raise UserError(f"{self.name} has no rows: a table needs at least one")
         self._check_columns(first)
-        encoder = self._encoder.declaring({self.label or "": DROP})
+        encoder = self._encoder.declaring(dict.fromkeys([self.label or "", *self._scores.values()], DROP))
         encoder = encoder.declaring(find_kinds(first, encoder))
         blocks = itertools.chain([first], rest)
         if self.is_pipe:
@@ -148,6 +159,8 @@ class TableFile(FileStream):
         elif self._classes is None:
             self._rows, self._classes = self._read_labels(blocks)
         self._encoder, self._is_prepared = encoder, True
+        if self._scores:
+            order_columns(self._scores, self.classes)  # an error where one is missing
 
     def _await_classes(self, blocks: Iterator[Any]) -> Iterator[Any]:
         """Read a pipe until two classes have come; return all of its blocks."""
@@ -206,17 +219,22 @@ class TableFile(FileStream):
 
     def chunks(self) -> Iterator[Chunk]:
         """Return the rounds from the beginning; a pipe can be read only once."""
+        return (chunk for chunk, _ in self.scored())
+
+    def scored(self) -> Iterator[tuple[Chunk, Floats]]:
+        """Return the rounds from the beginning with their scores; a pipe can be read only once."""
         self.prepare()
         self._begin()
         return self._play(self._blocks or self._read(self._source))
 
-    def _play(self, blocks: Iterator[Any]) -> Iterator[Chunk]:
-        rows = 0
+    def _play(self, blocks: Iterator[Any]) -> Iterator[tuple[Chunk, Floats]]:
+        rows, columns = 0, order_columns(self._scores, self.classes) if self._scores else []
         for block in blocks:
             positions = self._locate_labels(self._find_labels(block, rows), rows)
             chunk = make_chunk(*self.encoder.encode_many(block), positions)
+            scores = squash_scores(read_scores(block, columns, self.name, rows)) if columns else NO_SCORES
             for start in range(0, len(positions), CHUNK):
-                yield chunk.part(start, start + CHUNK)
+                yield chunk.part(start, start + CHUNK), scores[start : start + CHUNK]
             rows += len(positions)
         self._check_rows(rows)
 
@@ -320,6 +338,35 @@ def find_labels(block: Any, label: str) -> Labels:
     places: dict[str, int] = {}
     found = np.array([places.setdefault(_label_text(value), len(places)) for value in values], np.int64)
     return Labels(list(places), found)
+
+
+def order_columns(scores: Mapping[str, str], classes: Iterable[Label]) -> list[str]:
+    """Return the columns that hold the scores of the classes, in the order of the classes.
+
+    >>> order_columns({"spam": "p1", "ham": "p0"}, ["ham", "spam"])
+    ['p0', 'p1']
+    """
+    names = [_name_class(name) for name in classes]
+    if set(scores) != set(names):
+        raise UserError(
+            f"scores are given for {listing(scores)}, and the classes are {listing(names)}: name a column for each "
+            "class, and no other; classes that do not occur are named with --classes (classes=)"
+        )
+    return [scores[name] for name in names]
+
+
+def read_scores(block: Any, columns: list[str], where: str, rows: int) -> Floats:
+    """Return the scores of a block of a table, which begins after so many rows, from these columns."""
+    found = np.empty((len(block), len(columns)))
+    for place, column in enumerate(columns):
+        is_list = isinstance(block, list)
+        values = [record.get(column) for record in block] if is_list else block.column(column).to_pylist()
+        found[:, place] = [np.nan if (number := to_number(value)) is None else number for value in values]
+    if not np.isfinite(found).all():
+        row, place = np.argwhere(~np.isfinite(found))[0].tolist()
+        what = f"{where}, row {rows + row + 1:,} has no number in the column {columns[place]!r}"
+        raise UserError(f"{what}, which holds scores: give a finite number for every class, or drop the row")
+    return found
 
 
 def _label_text(value: Any) -> str:

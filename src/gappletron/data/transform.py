@@ -13,6 +13,7 @@ from gappletron.data.normalization import AsGiven, Normalization, find_normaliza
 from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, check_stream, find_max_norm, make_chunk
 from gappletron.kernel.compiling import specialise
 from gappletron.kernel.state import Sizes, State
+from gappletron.kernel.types import Floats
 
 
 def _normalize(normalization: Normalization, state: Any, chunk: Chunk, values: NDArray[np.float64]) -> None:
@@ -48,16 +49,16 @@ class Transformed(Wrapped):
         norm = self._stream.max_norm if norm is None else norm
         return math.hypot(1.0, norm) if self._bias and norm is not None else norm
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rounds from the beginning, changed."""
+    def scored(self) -> Iterator[tuple[Chunk, Floats]]:
+        """Yield the rounds from the beginning, changed, with their scores."""
         state = State(self._normalization.declare(), Sizes(self._stream.features, 1, 1)).tuple
-        for chunk in check_stream(self._stream).chunks():
+        for chunk, scores in check_stream(self._stream).scored():
             if self._normalizes:
                 values = np.array(chunk.values, np.float64)
                 arguments = (self._normalization, state, chunk, values)
                 specialise(_normalize, *arguments)(*arguments)
                 chunk = make_chunk(chunk.indptr, chunk.indices, values, chunk.labels)  # noqa: PLW2901
-            yield add_bias(chunk) if self._bias else chunk
+            yield (add_bias(chunk) if self._bias else chunk), scores
 
 
 def transform(stream: Stream, normalize: str | None = "none", bias: bool = False) -> Stream:

@@ -23,11 +23,12 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import list_classes
 from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.kernel.pieces import Piece
-from gappletron.kernel.types import Vector
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.online.journal import Journal
 from gappletron.online.receipts import UNSEEN, Receipt, Receipts, Session, Unseen, WaitingLimits
 from gappletron.play import archive
+from gappletron.play.checks import check_many_scores
 from gappletron.play.options import Options, PlayerOptions
 from gappletron.play.player import Player
 from gappletron.play.turns import ACTION, Turn, check_turn
@@ -217,6 +218,10 @@ class Contents:
         vectors = [_name_row(place, self.check_row, x) for place, x in enumerate(rows)]
         return vectors if len(vectors) < TOGETHER else Vectors.join(vectors)
 
+    def check_many_scores(self, scores: Any, rows: int) -> Floats:
+        """Return the scores that came with so many rows, checked and between -1 and 1 (n x K); empty for None."""
+        return check_many_scores(self.player.learner, self.player.graph, scores, rows)
+
     def encode_rows(self, X: Any) -> Any:
         """Return a batch of records as checked vectors; other batches as they are."""
         return X if self.encoder is None or isinstance(X, Vectors) else self.encoder.vectors(X)
@@ -380,6 +385,8 @@ def _read_turns(
     for record, place, time in zip(parts, places.tolist(), times.tolist(), strict=True):
         turn = Turn(graphs[whole(place, "a graph", least=-1, most=len(headers) - 1) + 1], width, record.copy())
         if not check_turn(turn) or time < 0.0 or (by_score and int(np.argmax(turn.scores)) != turn.greedy):
+            raise UserError(DAMAGED)
+        if turn.kept.size != player.learner.keeps(turn.graph.n_classes):
             raise UserError(DAMAGED)
         least = whole(turn.round, "a serial", least=least, most=player.rounds - 1) + 1
         yield turn.round, turn, time

@@ -19,16 +19,20 @@ from gappletron.base.errors import Damaged
 from gappletron.kernel.types import Floats
 
 HEAD = struct.Struct("<BI")
-# Kind, length, time, graph, flags, and the size of the row; then the row, and what was decided.
-DECISION = struct.Struct("<BIdqBI")
+# Kind, length, time, graph, flags, the size of the row, and the number of scores that came with it; then the row, these
+# scores, and what was decided.
+DECISION = struct.Struct("<BIdqBII")
 FEEDBACK = struct.Struct("<BIqdi")
-TEACHING = struct.Struct("<didI")
+# Time, label, propensity, the size of the row, and the number of scores; then the scores, and the row.
+TEACHING = struct.Struct("<didII")
 ANSWER = struct.Struct("<dHH")
 # The numbers before the probabilities: the round, the action, and the greedy class.
 BEFORE = 3
 # Flags of a decision: the action was another model's; a hash stands for the features.
 FOLLOWED, HASHED = 1, 2
 HASH_BYTES = 16
+# In place of the scores that came with a row, where none did.
+NONE = np.zeros(0)
 # In place of a label: no feedback will come. -1 stands for a label that the graph hid.
 FORGOTTEN_LABEL = -2
 
@@ -73,7 +77,10 @@ class GraphMade(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """An action was drawn (or, where `followed`, taken over from another model)."""
+    """An action was drawn (or, where `followed`, taken over from another model).
+
+    `scores` are those that came with the row, checked and between -1 and 1; empty where none came.
+    """
 
     round: int
     time: float
@@ -83,6 +90,7 @@ class Decided(NamedTuple):
     followed: bool
     features: Features
     probabilities: Floats
+    scores: Floats = NONE
 
 
 class Fed(NamedTuple):
@@ -107,6 +115,7 @@ class Taught(NamedTuple):
     label: int
     propensity: float
     features: Features
+    scores: Floats = NONE
 
 
 class Added(NamedTuple):
@@ -150,14 +159,15 @@ DECIDED, FED = KINDS.index(Decided) + 1, KINDS.index(Fed) + 1
 def pack_event(event: Event) -> bytes:
     """Return the bytes of an event."""
     match event:
-        case Decided(round, time, action, greedy, graph, followed, features, probabilities):
+        case Decided(round, time, action, greedy, graph, followed, features, probabilities, scores):
             flags = FOLLOWED * followed | HASHED * bool(features.digest)
-            decision = np.concatenate([[round, action, greedy], probabilities])
-            return pack_decision(time, graph, flags, features.indices.size, features.to_bytes(), decision.tobytes())
+            decision = np.concatenate([[round, action, greedy], probabilities]).tobytes()
+            return pack_decision(time, graph, flags, features.indices.size, features.to_bytes(), scores, decision)
         case Fed(round, time, label):
             return pack_feedback(round, time, label)
-        case Taught(time, label, propensity, features):
-            body = TEACHING.pack(time, label, propensity, features.indices.size) + features.to_bytes()
+        case Taught(time, label, propensity, features, scores):
+            body = TEACHING.pack(time, label, propensity, features.indices.size, scores.size)
+            body += scores.tobytes() + features.to_bytes()
         case Answered(time, key, fingerprint, answer):
             name = key.encode()
             body = ANSWER.pack(time, len(name), len(fingerprint)) + name + fingerprint + answer
@@ -166,29 +176,38 @@ def pack_event(event: Event) -> bytes:
     return HEAD.pack(KINDS.index(type(event)) + 1, len(body)) + body
 
 
-def pack_decision(time: float, graph: int, flags: int, size: int, row: bytes, decision: bytes) -> bytes:
+def pack_decision(time: float, graph: int, flags: int, size: int, row: bytes, scores: Floats, decision: bytes) -> bytes:
     """Return the bytes of a :class:`Decided` whose features, and whose round, action, greedy class and probabilities,
     are bytes already.
     """
-    length = DECISION.size - HEAD.size + len(row) + len(decision)
-    return DECISION.pack(DECIDED, length, time, graph, flags, size) + row + decision
+    length = DECISION.size - HEAD.size + len(row) + scores.nbytes + len(decision)
+    head = DECISION.pack(DECIDED, length, time, graph, flags, size, scores.size)
+    return head + row + scores.tobytes() + decision
 
 
 def pack_decisions(
-    time: float, graph: int, indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats, decisions: Floats
+    time: float,
+    graph: int,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    values: Floats,
+    scores: Floats,
+    decisions: Floats,
 ) -> bytes:
     """Return the bytes of many decisions for the rows of a sparse matrix; `decisions` has a row for each, with the
-    round, the action, the greedy class and the probabilities.
+    round, the action, the greedy class and the probabilities, and so has `scores`, where scores came with the rows.
     """
     index_bytes, value_bytes, decision_bytes = indices.tobytes(), values.tobytes(), decisions.tobytes()
+    score_bytes, count = scores.tobytes(), scores.shape[1]
     width = 8 * decisions.shape[1]
-    least = DECISION.size - HEAD.size + width
+    least = DECISION.size - HEAD.size + 8 * count + width
     parts: list[bytes] = []
     for t, (start, stop) in enumerate(itertools.pairwise(indptr.tolist())):
         parts += (
-            DECISION.pack(DECIDED, least + 12 * (stop - start), time, graph, 0, stop - start),
+            DECISION.pack(DECIDED, least + 12 * (stop - start), time, graph, 0, stop - start, count),
             index_bytes[4 * start : 4 * stop],
             value_bytes[8 * start : 8 * stop],
+            score_bytes[8 * count * t : 8 * count * (t + 1)],
             decision_bytes[width * t : width * (t + 1)],
         )
     return b"".join(parts)
@@ -241,9 +260,10 @@ def _unpack(kind: Any, data: bytes) -> Event:
     if kind is Fed:
         return Fed(*FEEDBACK.unpack(data)[2:])
     if kind is Taught:
-        time, label, propensity, size = TEACHING.unpack_from(body)
-        row = body[TEACHING.size :]
-        return Taught(time, label, propensity, _unpack_features(row, size, size == 0 and bool(row)))
+        time, label, propensity, size, count = TEACHING.unpack_from(body)
+        row = body[TEACHING.size + 8 * count :]
+        scores = np.frombuffer(body, np.float64, count, TEACHING.size).copy()
+        return Taught(time, label, propensity, _unpack_features(row, size, size == 0 and bool(row)), scores)
     if kind is Answered:
         time, key, fingerprint = ANSWER.unpack_from(body)
         first, second = ANSWER.size + key, ANSWER.size + key + fingerprint
@@ -252,16 +272,16 @@ def _unpack(kind: Any, data: bytes) -> Event:
 
 
 def _unpack_decision(data: bytes) -> Decided:
-    _, _, time, graph, flags, size = DECISION.unpack_from(data)
+    _, _, time, graph, flags, size, count = DECISION.unpack_from(data)
     hashed = bool(flags & HASHED)
     stop = DECISION.size + (HASH_BYTES if hashed else 12 * size)
-    if len(data) < stop + 8 * (BEFORE + 1) or (len(data) - stop) % 8:
+    if len(data) < stop + 8 * (count + BEFORE + 1) or (len(data) - stop) % 8:
         raise Damaged
     features = _unpack_features(data[DECISION.size : stop], size, hashed)
-    decision = np.frombuffer(data, np.float64, offset=stop)
+    numbers = np.frombuffer(data, np.float64, offset=stop).copy()  # aligned, as compiled code expects it
+    scores, decision = numbers[:count], numbers[count:]
     round, action, greedy = (int(number) for number in decision[:BEFORE])
-    probabilities = decision[BEFORE:].copy()  # aligned, as compiled code expects it
-    return Decided(round, time, action, greedy, graph, bool(flags & FOLLOWED), features, probabilities)
+    return Decided(round, time, action, greedy, graph, bool(flags & FOLLOWED), features, decision[BEFORE:], scores)
 
 
 def _unpack_features(row: bytes, size: int, hashed: bool) -> Features:

@@ -42,7 +42,7 @@ MARK = b"\xf4gap"
 SEGMENT_BYTES = 2**26
 LOCK, SETTINGS = "lock", "journal.json"
 SEGMENT, SNAPSHOT = re.compile(r"log-(\d{20})\.gap"), re.compile(r"state-(\d{20})\.npz")
-FORMAT = 4
+FORMAT = 5
 BINARY = getattr(os, "O_BINARY", 0)  # Windows
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import math
 import time
 from collections.abc import Iterable
@@ -196,48 +197,63 @@ class Online(DurableModel):
     # ---------------------------------------------------------------------------------------------------------- playing
 
     @changing
-    def act(self, x: Any, graph: FeedbackGraph | None = None) -> Receipt:
+    def act(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Receipt:
         """Draw an action for x.
 
         :param x: ``(indices, values)`` (the fastest), a dense vector of length `features`, a one-row scipy sparse
             matrix, or a mapping from index to value. Values of a repeated index are added up.
         :param graph: the feedback graph of this round, where it is not the model's own: any graph over the same
             classes and actions. No theorem of the paper covers a graph that changes.
+        :param scores: what a model of your own says of x (docs, page Scores of your own model): a mapping from every
+            class to its score, or numbers in the order of the classes. Numbers from 0 to 1 that add up to 1 are
+            probabilities; of others the softmax is taken.
         """
-        return self._decide(self._contents.check_row(x), graph, time.time())
+        given = self._player.check_scores(scores)
+        return self._decide(self._contents.check_row(x), graph, time.time(), given=given)
 
     def _decide(
-        self, vector: Vector, graph: FeedbackGraph | None, now: float, followed: tuple[int, Any] | None = None
+        self,
+        vector: Vector,
+        graph: FeedbackGraph | None,
+        now: float,
+        followed: tuple[int, Any] | None = None,
+        given: Floats | None = None,
     ) -> Receipt:
-        receipt = transitions.decide(self._contents, vector, graph, now, followed)
+        receipt = transitions.decide(self._contents, vector, graph, now, followed, given)
         if not self._receipts.is_settled or self._receipts.limits.pending_age is not None:
             transitions.expire_overdue(self._contents, now)
         return receipt
 
     @changing
-    def act_many(self, X: Iterable[Any], graph: FeedbackGraph | None = None) -> list[Receipt]:
+    def act_many(self, X: Iterable[Any], graph: FeedbackGraph | None = None, scores: Any = None) -> list[Receipt]:
         """Draw an action for every x, in order: as :meth:`act` does, with one write to the journal for all.
 
         All are checked before the first is played.
 
         :param X: rows as those of :meth:`act`. For a model with an encoder also a frame of pandas or polars or a table
             of Arrow; for one without also a SciPy sparse matrix, which is the fastest.
+        :param scores: those of every row: a 2-D array (the fastest), or a sequence of what :meth:`act` takes.
         """
         rows, now = self._contents.check_rows(X), time.time()
         if not isinstance(rows, Vectors):
-            return [self._decide(vector, graph, now) for vector in rows]
+            given = self._contents.check_many_scores(scores, len(rows))
+            each = given if given.size else itertools.repeat(None)
+            return [self._decide(vector, graph, now, given=own) for vector, own in zip(rows, each, strict=False)]
+        given = self._contents.check_many_scores(scores, rows.squared.size)
         with held_back():
-            receipts = transitions.decide_many(self._contents, rows, graph, now)
+            receipts = transitions.decide_many(self._contents, rows, graph, now, given)
             transitions.expire_overdue(self._contents, now)
         return receipts
 
     @changing
-    def follow(self, x: Any, action: Label, probabilities: Any, graph: FeedbackGraph | None = None) -> Receipt:
+    def follow(
+        self, x: Any, action: Label, probabilities: Any, graph: FeedbackGraph | None = None, scores: Any = None
+    ) -> Receipt:
         """Play a round in which another model has decided: this one is its shadow, and learns from the same feedback.
 
         Its monitor estimates what its own predictions would have led to.
 
-        :param x, graph: as those of :meth:`act`.
+        :param x, graph, scores: as those of :meth:`act`.
         :param action: what the other model did.
         :param probabilities: with which the other drew it, of all actions; those of its receipt.
         """
@@ -245,7 +261,8 @@ class Online(DurableModel):
         chances = check_distribution(probabilities, self.graph.n_actions)  # before the state grows
         if chances[position] <= 0.0:
             raise UserError(f"{action!r} has the probability 0: give the probabilities that it was drawn with")
-        return self._decide(self._contents.check_row(x), graph, time.time(), (position, chances))
+        given = self._player.check_scores(scores)
+        return self._decide(self._contents.check_row(x), graph, time.time(), (position, chances), given)
 
     @changing
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
@@ -269,20 +286,21 @@ class Online(DurableModel):
                 transitions.learn(self._contents, receipt, position, now)
 
     @changing
-    def teach(self, x: Any, label: Label, propensity: float | None = None) -> None:
+    def teach(self, x: Any, label: Label, propensity: float | None = None, scores: Any = None) -> None:
         """Learn the label of x without acting: a warm start from rows whose labels are known.
 
         The label is learned as if the graph showed every label, whatever is predicted; see :meth:`Player.teach`, also
         for the learners that cannot be taught. There is no receipt, and `rounds` and the draws stay as they are. Where
         a signal handler raises in the middle, the model has learned the row or is as before.
 
-        :param x: as that of :meth:`act`.
+        :param x, scores: as those of :meth:`act`.
         :param propensity: the probability with which the label was observed; by default 1.
         """
         known = math.nan if propensity is None else number(propensity, "propensity", above=0.0, most=1.0)
         position, vector = self.graph.class_index(label), self._contents.check_row(x)
-        row = events.Features(vector.indices, vector.values)
-        transitions.change(self._contents, events.Taught(time.time(), position, known, row))
+        row, given = events.Features(vector.indices, vector.values), self._player.check_scores(scores)
+        event = events.Taught(time.time(), position, known, row, events.NONE if given is None else given)
+        transitions.change(self._contents, event)
 
     @changing
     def forget(self, receipt: Receipt | str) -> None:
@@ -296,37 +314,48 @@ class Online(DurableModel):
         return self._receipts.find(id, self._player)
 
     @looking
-    def predict(self, x: Any, graph: FeedbackGraph | None = None) -> Label:
+    def predict(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Label:
         """Return the greedy class for x; draws nothing and changes nothing.
 
-        :param graph: as that of :meth:`act`; it matters to learners that use its costs.
+        :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
         vector = self._contents.check_row_to_predict(x)
-        return self.graph.classes[self._player.predict(vector, graph)]
+        return self.graph.classes[self._player.predict(vector, graph, scores)]
 
     @looking
-    def predict_many(self, X: Any, graph: FeedbackGraph | None = None) -> list[Label]:
+    def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> list[Label]:
         """Return the greedy class of every row of a dense array, a sparse matrix or a frame of numbers.
 
         With an encoder: of every record of a frame or a list.
+
+        :param scores: as those of :meth:`act_many`.
         """
-        found = self._player.predict_many(self._contents.encode_rows(X), graph)
+        found = self._player.predict_many(self._contents.encode_rows(X), graph, scores)
         return [self.graph.classes[position] for position in found]
 
     @looking
-    def scores(self, X: Any) -> Floats:
-        """Return the scores of every row, one column per class; most learners predict that of the largest."""
-        return self._player.scores(self._contents.encode_rows(X))
+    def scores(self, X: Any, scores: Any = None) -> Floats:
+        """Return the scores of every row, one column per class; most learners predict that of the largest.
+
+        :param scores: as those of :meth:`act_many`: of your own model, to which the learner's are added.
+        """
+        return self._player.scores(self._contents.encode_rows(X), scores)
 
     @looking
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of every label, one column per class; see :meth:`Player.predict_proba`."""
-        return self._player.predict_proba(self._contents.encode_rows(X))
+    def predict_proba(self, X: Any, scores: Any = None) -> Floats:
+        """Return the probability of every label, one column per class; see :meth:`Player.predict_proba`.
+
+        :param scores: as those of :meth:`act_many`.
+        """
+        return self._player.predict_proba(self._contents.encode_rows(X), scores)
 
     @looking
-    def probabilities(self, X: Any, graph: FeedbackGraph | None = None) -> Floats:
-        """Return the probability of every action, one column per action of the graph, if the row came next."""
-        return self._player.probabilities(self._contents.encode_rows(X), graph)
+    def probabilities(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Floats:
+        """Return the probability of every action, one column per action of the graph, if the row came next.
+
+        :param scores: as those of :meth:`act_many`.
+        """
+        return self._player.probabilities(self._contents.encode_rows(X), graph, scores)
 
     @looking
     def compile_batches(self) -> None:

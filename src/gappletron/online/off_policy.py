@@ -176,9 +176,12 @@ class _Follower:
                         self._judge(turn, expected, label)
             case events.Expired(serial, _) if serial in self.waiting:
                 self.missing += _shows(self.waiting.pop(serial)[0])
-            case events.Taught(_, label, propensity, features) if self.player.learner.teachable and self.has_begun:
+            case events.Taught(_, label, propensity, features, scores) if (
+                self.player.learner.teachable and self.has_begun
+            ):
                 vector = check_row(self.player, features, "a row that was taught")
-                self.player.teach_vector(vector, label, None if math.isnan(propensity) else propensity)
+                given = scores if scores.size and self.player.learner.takes_scores else None
+                self.player.teach_vector(vector, label, None if math.isnan(propensity) else propensity, given)
             case events.Added(version, _):
                 self.player.extend(self.graphs[version])
             case events.Grown(features):
@@ -190,9 +193,12 @@ class _Follower:
         if graph is None:
             raise UserError(f"the graph of round {event.round:,} is missing in the log: begin after it (--first)")
         vector = check_row(player, event.features, f"round {event.round:,}")
-        expected = player.predict_proba(Vectors.join([vector]))[0]
+        # As probabilities, of which such scores are made again.
+        scores = (1.0 + event.scores) / 2.0 if event.scores.size and player.learner.takes_scores else None
+        expected = player.predict_proba(Vectors.join([vector]), None if scores is None else [scores])[0]
         player.now = event.time
-        turn = player.follow((vector.indices, vector.values), event.action, event.probabilities, graph)
+        row = vector.indices, vector.values
+        turn = player.follow(row, event.action, event.probabilities, graph, scores=scores)
         self.rounds += 1
         self.has_begun = True
         self.waiting[event.round] = turn, expected

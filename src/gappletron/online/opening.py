@@ -26,7 +26,7 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import is_distribution
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.spelling import encode_piece
-from gappletron.kernel.types import Vector
+from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.registry import find_learner
 from gappletron.online import events, transitions
 from gappletron.online.contents import FORMAT, Contents
@@ -265,6 +265,7 @@ def _replay_event(model: Contents, event: events.Event, graphs: dict[int, Feedba
         case _:
             if isinstance(event, events.Taught):
                 check_row(model.player, event.features)
+                check_given(model.player, event.scores)
             transitions.apply(model, event, graphs)
     return False
 
@@ -278,7 +279,8 @@ def _replay_decision(model: Contents, event: events.Decided, graph: FeedbackGrap
         raise Damaged
     vector = check_row(model.player, event.features)
     followed = (event.action, chances) if event.followed else None
-    record = transitions.decide(model, vector, graph, event.time, followed=followed).turn.record
+    given = check_given(model.player, event.scores)
+    record = transitions.decide(model, vector, graph, event.time, followed, given).turn.record
     drawn = record[HEAD : HEAD + N]
     differs = int(record[ACTION]) != event.action or not np.array_equal(drawn, chances)
     if differs:
@@ -291,3 +293,13 @@ def check_row(player: Player, features: events.Features, which: str = "this part
     if features.digest:
         raise UserError(f"the features of {which} were compacted, so it cannot be replayed: begin later (--first)")
     return player.check((features.indices, features.values))
+
+
+def check_given(player: Player, scores: Floats) -> Floats | None:
+    """Return the scores of an event, None where there are none; :class:`Damaged` where they do not fit the player."""
+    if scores.size == 0:
+        return None
+    fits = player.learner.takes_scores and scores.shape == (player.graph.n_classes,)
+    if not fits or not (np.abs(scores) <= 1.0).all():  # compiled code will trust them
+        raise Damaged
+    return scores

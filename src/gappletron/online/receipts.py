@@ -118,6 +118,7 @@ class Receipt:
             "probabilities": turn.probabilities.tolist(),
             "own_probabilities": turn.own_probabilities.tolist() if turn.is_following else None,
             "scores": turn.scores.tolist(),
+            "kept": turn.kept.tolist(),
             "rate": turn.rate,
             "features": {"indices": turn.x.indices.tolist(), "values": turn.x.values.tolist()},
             "width": turn.features,
@@ -142,14 +143,15 @@ class Receipt:
             graph = archive.decode_graph(data["graph"])
             features = data["features"]
             x = np.array(features["indices"], np.int32), np.array(features["values"], np.float64)
-            names = ("probabilities", "scores", "own_probabilities")
-            probabilities, scores, own = (np.array(data[name] or (), np.float64) for name in names)
+            names = ("probabilities", "scores", "own_probabilities", "kept")
+            probabilities, scores, own, kept = (np.array(data[name] or (), np.float64) for name in names)
             rate, time = number(data["rate"], "rate", least=0.0), number(data["time"], "time")
             head = {turns.ROUND: serial, turns.RATE: rate, turns.SQUARED: float(x[1] @ x[1])}
             head |= {ACTION: graph.action_index(data["action"]), GREEDY: graph.class_index(data["greedy"])}
             width = whole(data["width"], "width", least=1)
-            turn = turns.build_turn(graph, width, head, probabilities, scores, own, x)
+            turn = turns.build_turn(graph, width, head, probabilities, scores, own, x, kept)
             fits = probabilities.shape == (graph.n_actions,) and scores.shape == (graph.n_classes,)
+            fits = fits and kept.ndim == 1
             if not fits or x[0].shape != x[1].shape or not turns.check_turn(turn):
                 raise ValueError("they were changed")
         except (UserError, KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:

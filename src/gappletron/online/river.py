@@ -70,6 +70,9 @@ class RiverClassifier(base.Classifier):
     :param normalize: how rows are scaled, as in :class:`Online` with an encoder.
     :param bias: whether rows get a feature that is always 1.
     :param seed: of the draws.
+    :param scorer: a classifier of River whose `predict_proba_one` gives scores with every dict, for the learner
+        ``"auto"``. Labels that it does not know yet have the probability 0. It learns too, by its `learn_one`, each
+        label that is shown, after the scores of that dict were used.
 
     `learn_one` learns a label that is known, whatever the graph, without acting: so the model works with
     `progressive_val_score`, also with delay. `act_one` draws an action with exploration, and `learn_from` takes in what
@@ -90,6 +93,7 @@ class RiverClassifier(base.Classifier):
         normalize: Normalization | str | None = "auto",
         bias: bool | str = "auto",
         seed: int = 0,
+        scorer: base.Classifier | None = None,
     ) -> None:
         self.learner = _name_learner(learner)
         self.graph = graph
@@ -99,6 +103,7 @@ class RiverClassifier(base.Classifier):
         self.normalize = normalize
         self.bias = bias
         self.seed = seed
+        self.scorer = scorer
         self._encoder = Encoder() if encoder is None else encoder
         self._labels: list[Any] = _find_first_labels(graph, revealing, classes or ())
         self._places = {label: place for place, label in enumerate(self._labels)}
@@ -128,19 +133,23 @@ class RiverClassifier(base.Classifier):
         label, vector = _check_label(y), self._encoder.vector(x)  # x is checked before a label is added
         if label not in self._places:
             self._add_label(label)
-        self._get_player().teach_vector(vector, self._places[label], propensity)
+        player = self._get_player()
+        player.teach_vector(vector, self._places[label], propensity, player.check_scores(self._score(x)))
+        self._teach_scorer(x, label)
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Any:
         """Return the greedy label for x; None as long as no label is known."""
         if len(self._labels) < 2:
             return self._labels[0] if self._labels else None
-        return self._labels[self._get_player().predict(self._encoder.vector(x))]
+        return self._labels[self._get_player().predict(self._encoder.vector(x), scores=self._score(x))]
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
         """Return the probability of every label that is known so far; see :meth:`Player.predict_proba`."""
         if len(self._labels) < 2:
             return dict.fromkeys(self._labels, 1.0)
-        found: Floats = self._get_player().predict_proba(Vectors.join([self._encoder.vector(x)]))[0]
+        scores = self._score(x)
+        rows, given = Vectors.join([self._encoder.vector(x)]), None if scores is None else [scores]
+        found: Floats = self._get_player().predict_proba(rows, given)[0]
         return dict(zip(self._labels, found.tolist(), strict=True))
 
     # ------------------------------------------------------------------------------------------------- partial feedback
@@ -156,7 +165,7 @@ class RiverClassifier(base.Classifier):
             known = "only one label is known" if self._labels else "no labels are known"
             raise UserError(f"{known}, and acting is a choice: name them in classes=(...), or learn some (learn_one)")
         player = self._get_player()
-        turn = player.act(self._encoder.encode(x))
+        turn = player.act(self._encoder.encode(x), scores=self._score(x))
         row = player.graph.visible[turn.action]
         K = len(self._labels)
         action = self._labels[turn.action] if turn.action < K else player.graph.actions[turn.action]
@@ -179,6 +188,7 @@ class RiverClassifier(base.Classifier):
         place, graph = self._places.get(label), act.turn.graph
         if place is not None and place < graph.n_classes and graph.visible[act.turn.action, place]:
             self._get_player().learn(act.turn, place)
+            self._teach_scorer(act.x, label)
         elif act.reveals_all:  # a label that was not known when the action was drawn
             self.learn_one(act.x, label, min(1.0, float(act.turn.probabilities @ graph.arrays.revealing)))
             act.turn.status = LEARNED
@@ -186,6 +196,22 @@ class RiverClassifier(base.Classifier):
             raise UserError(f"the action {act.action!r} does not reveal the label {label!r}: pass UNSEEN")
 
     # ----------------------------------------------------------------------------------------------------------- inside
+
+    def _score(self, x: Mapping[Any, Any]) -> Floats | None:
+        """Return the scorer's probability of every class; None where there is no scorer, or it knows none of them."""
+        if self.scorer is None:
+            return None
+        found, chances = self.scorer.predict_proba_one(x), np.zeros(self._get_player().graph.n_classes)
+        for label, chance in found.items():
+            place = self._places.get(label)
+            if place is not None:
+                chances[place] = chance
+        total = chances.sum()
+        return chances / total if total > 0.0 else None
+
+    def _teach_scorer(self, x: Mapping[Any, Any], label: Any) -> None:
+        if self.scorer is not None:
+            self.scorer.learn_one(x, label)
 
     def _get_player(self) -> Player:
         """Return the player, which is made when it is needed."""

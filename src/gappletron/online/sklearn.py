@@ -5,6 +5,7 @@ Positions of classes in the graph and in `classes_` may differ, since `classes_`
 second to the first.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
@@ -21,6 +22,7 @@ from gappletron.base.text import listing
 from gappletron.data.arrays import ArrayStream, plain_names
 from gappletron.data.normalization import Normalization
 from gappletron.data.records.values import is_missing
+from gappletron.data.stream import Chunk
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
@@ -92,6 +94,10 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         learner that sees one class after the other forgets the first ones.
     :param random_state: the seed of the draws and of the order; an int gives the draws of :func:`play` with the same
         seed.
+    :param scorer: a fitted classifier whose `predict_proba` (or `decision_function`) gives scores with every row, for
+        the learner ``"auto"``; it is used as it is, and not fitted. Its classes are among those of the model, and those
+        that it does not know have the probability 0. Where the model is cloned, as in a cross-validation, wrap it in
+        :class:`sklearn.frozen.FrozenEstimator`.
 
     `fit` is one pass over the rows, by default in their order: the model acts on each, sees the label if the graph
     reveals it, and learns. With ``graph="full"`` every label is seen. Several passes are several calls of
@@ -133,6 +139,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         bias: bool | str = "auto",
         shuffle: bool = False,
         random_state: Any = 0,
+        scorer: Any = None,
     ) -> None:
         self.learner = learner
         self.graph = graph
@@ -141,6 +148,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         self.bias = bias
         self.shuffle = shuffle
         self.random_state = random_state
+        self.scorer = scorer
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -156,15 +164,18 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         >>> model.predict([[0.0, 1.0]]), model.classes_
         (array(['dog'], dtype='<U3'), array(['cat', 'dog'], dtype='<U3'))
         """
+        given = X
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         check_classification_targets(y)
         self._begin(np.unique(y) if isinstance(self.graph, str) else _sort_classes(self.graph))
+        scores = self._score(given)
         if self.shuffle:
             order = np.random.default_rng(_find_seed(self.random_state)).permutation(len(y))
             X, y = X[order], y[order]
+            scores = None if scores is None else scores[order]
         positions = _find_places(y, self.classes_)
-        for chunk in self._make_chunks(X, positions):
-            self.player_.advance(chunk)
+        for here, chunk in self._make_chunks(X, positions):
+            self.player_.advance(chunk, scores=None if scores is None else scores[here])
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, propensity: Any = None) -> Self:
@@ -178,7 +189,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         >>> model.predict_proba([[1.0]]).shape
         (1, 3)
         """
-        is_first = not hasattr(self, "classes_")
+        is_first, given = not hasattr(self, "classes_"), X
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=is_first)
         labels = _flatten_labels(y, X.shape[0])
         known = self._check_classes(classes)
@@ -188,11 +199,11 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         if is_first:
             self._begin(known)
         if seen.any():
-            at = 0
-            for chunk in self._make_chunks(X[seen], positions[seen]):
-                here = slice(at, at + len(chunk.labels))
-                self.player_.teach(chunk, None if weights is None else weights[here])
-                at = here.stop
+            scores = self._score(given)
+            scores = None if scores is None else scores[seen]
+            for here, chunk in self._make_chunks(X[seen], positions[seen]):
+                own = None if scores is None else scores[here]
+                self.player_.teach(chunk, None if weights is None else weights[here], own)
         return self
 
     def _check_classes(self, given: Any) -> NDArray[Any]:
@@ -235,38 +246,60 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
             raise UserError(f"the {self.graph} graph needs the class that reveals, as in revealing={names[0]!r}")
         return FeedbackGraph.preset(self.graph, names, self.revealing)
 
-    def _make_chunks(self, X: Any, positions: NDArray[np.int64]) -> Iterator[Any]:
-        """Return the rows with their labels as positions in the graph; none where there is nothing to learn."""
+    def _make_chunks(self, X: Any, positions: NDArray[np.int64]) -> Iterator[tuple[slice, Chunk]]:
+        """Yield the rows with their labels as positions in the graph, and which rows they are; none where there is
+        nothing to learn.
+        """
         if self.player_ is None:
-            return iter(())
-        return ArrayStream(X, self._order[positions], classes=range(len(self.classes_)), name="X").chunks()
+            return
+        start = 0
+        for chunk in ArrayStream(X, self._order[positions], classes=range(len(self.classes_)), name="X").chunks():
+            yield slice(start, start + len(chunk.labels)), chunk
+            start += len(chunk.labels)
+
+    def _score(self, X: Any) -> Floats | None:
+        """Return what the scorer says of rows as they were given: the probability of every class of the graph."""
+        if self.scorer is None or self.player_ is None:
+            return None
+        places = {name: place for place, name in enumerate(self.classes_.tolist())}
+        known = np.asarray(self.scorer.classes_).tolist()
+        others = [name for name in known if name not in places]
+        if others:
+            raise UserError(
+                f"the scorer has the class {others[0]!r}, and the model {listing(places)}: name it there too"
+            )
+        found = _find_probabilities(self.scorer, X)
+        chances = np.zeros((len(found), len(self.classes_)))
+        chances[:, self._order[[places[name] for name in known]]] = found
+        return chances
 
     # ------------------------------------------------------------------------------------------------------- predicting
 
-    def _check_rows(self, X: Any) -> Any:
+    def _check_rows(self, X: Any) -> tuple[Any, Floats | None]:
+        """Return the rows, and their scores where there is a scorer."""
         check_is_fitted(self)
-        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False), self._score(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the greedy class of every row; with costs, that of least expected cost."""
-        X = self._check_rows(X)
+        X, scores = self._check_rows(X)
         if self.player_ is None:
             return np.repeat(self.classes_, X.shape[0])
-        return self.classes_[np.argsort(self._order)[self.player_.predict_many(X)]]
+        return self.classes_[np.argsort(self._order)[self.player_.predict_many(X, scores=scores)]]
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of every class; see :meth:`Player.predict_proba` for when it is calibrated."""
-        X = self._check_rows(X)
+        X, scores = self._check_rows(X)
         if self.player_ is None:
             return np.ones((X.shape[0], 1))
-        return self.player_.predict_proba(X)[:, self._order]
+        return self.player_.predict_proba(X, scores)[:, self._order]
 
     def decision_function(self, X: Any) -> Floats:
         """Return the score of every class; with two classes, that of the second minus that of the first."""
-        X = self._check_rows(X)
+        X, given = self._check_rows(X)
         if self.player_ is None:
             return np.zeros(X.shape[0])
-        scores: Floats = self.player_.scores(X)[:, self._order]
+        scores: Floats = self.player_.scores(X, given)[:, self._order]
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def act(self, X: Any) -> Acts:
@@ -277,13 +310,14 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         >>> acts.probabilities.shape, acts.reveals.sum(axis=1)
         ((2, 3), array([1, 1]))
         """
-        X = self._check_rows(X)
+        X, scores = self._check_rows(X)
         rows = X.shape[0]
         if self.player_ is None:
             names, drawn, visible = tuple(plain_names(self.classes_)), np.zeros(rows, np.int64), np.ones((1, 1), bool)
             return Acts(self.classes_[drawn], np.ones((rows, 1)), names, self.classes_, visible, drawn)
         graph = self.player_.graph
-        turns = [self.player_.act(X[[t]] if hasattr(X, "tocsr") else X[t]) for t in range(rows)]
+        given = itertools.repeat(None, rows) if scores is None else scores
+        turns = [self.player_.act(X[[t]] if hasattr(X, "tocsr") else X[t], scores=own) for t, own in enumerate(given)]
         drawn = np.array([turn.action for turn in turns], np.int64)
         probabilities, visible = np.array([turn.probabilities for turn in turns]), graph.visible[:, self._order]
         return Acts(self._name_actions(drawn), probabilities, graph.actions, self.classes_, visible, drawn)
@@ -302,6 +336,17 @@ def _find_seed(random_state: Any) -> int:
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31))
+
+
+def _find_probabilities(scorer: Any, X: Any) -> Floats:
+    """Return the probabilities of a scorer's classes: its own, or the softmax of its decision values."""
+    if hasattr(scorer, "predict_proba"):
+        return np.asarray(scorer.predict_proba(X))
+    from scipy.special import softmax
+
+    values = np.asarray(scorer.decision_function(X))
+    # The one value of two classes is the log-odds of the second.
+    return np.asarray(softmax(np.outer(values, (-0.5, 0.5)) if values.ndim == 1 else values, axis=1))
 
 
 def _sort_classes(graph: Any) -> NDArray[Any]:

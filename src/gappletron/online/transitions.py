@@ -12,9 +12,10 @@ from typing import Any
 
 from gappletron.base.errors import Damaged, UserError
 from gappletron.base.signals import held_back
+from gappletron.data.scores import NO_SCORES
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.types import Vector
+from gappletron.kernel.types import Floats, Vector
 from gappletron.online import events
 from gappletron.online.contents import Contents
 from gappletron.online.events import FORGOTTEN_LABEL, Expired, Fed, pack_decisions, pack_feedbacks
@@ -30,10 +31,12 @@ def decide(
     graph: FeedbackGraph | None,
     now: float,
     followed: tuple[int, Any] | None = None,
+    given: Floats | None = None,
 ) -> Receipt:
     """Play a round; the receipt waits from now on.
 
     :param followed: the action and the probabilities of another's decision, which the model takes over.
+    :param given: checked scores that came with the vector.
     """
     player, receipts, journal = model.player, model.receipts, model.journal
     if player.engine.needs_time:
@@ -43,12 +46,12 @@ def decide(
         _make_room(model, vector.indices.item(-1))
     action, probabilities = (None, None) if followed is None else followed
     serial = player.engine.played.item(0)
-    turn = player.new_turn(vector, graph, probabilities)
+    turn = player.new_turn(vector, graph, probabilities, given)
     receipt = Receipt(receipts.session.name, serial, turn, now)
     receipts.begin(receipt)
     if journal is not None:
-        version = journal.find_version(turn.graph)
-        journal.add(Entry(partial(_pack_decision, receipt, vector, version, followed is not None), turn=turn))
+        version, scores = journal.find_version(turn.graph), events.NONE if given is None else given
+        journal.add(Entry(partial(_pack_decision, receipt, vector, scores, version, followed is not None), turn=turn))
     if not player.draw(turn, vector, serial, action):
         raise UserError("the player of this model has played in the middle of a call: use one of them at a time")
     receipts.add(receipt)
@@ -65,22 +68,27 @@ def _make_room(model: Contents, last: int) -> None:
                 model.journal.add_event(events.Grown(player.features))
 
 
-def _pack_decision(receipt: Receipt, vector: Vector, version: int, followed: bool) -> bytes:
+def _pack_decision(receipt: Receipt, vector: Vector, scores: Floats, version: int, followed: bool) -> bytes:
     indices, values, _ = vector
     row, decision = indices.tobytes() + values.tobytes(), receipt.turn.decision.tobytes()
-    return events.pack_decision(receipt.time, version, events.FOLLOWED * followed, indices.size, row, decision)
+    return events.pack_decision(receipt.time, version, events.FOLLOWED * followed, indices.size, row, scores, decision)
 
 
-def decide_many(model: Contents, rows: Vectors, graph: FeedbackGraph | None, now: float) -> list[Receipt]:
-    """Play many rounds in one call of compiled code; signals must be held back."""
+def decide_many(
+    model: Contents, rows: Vectors, graph: FeedbackGraph | None, now: float, given: Floats = NO_SCORES
+) -> list[Receipt]:
+    """Play many rounds in one call of compiled code; signals must be held back.
+
+    :param given: checked scores that came with the rows, n x K.
+    """
     player, receipts, journal = model.player, model.receipts, model.journal
     if player.engine.needs_time:
         player.engine.now[0] = now
     here = player.check_graph(graph)
     version = 0 if journal is None else journal.find_version(here)
-    turns = player.draw_many(rows, here)
+    turns = player.draw_many(rows, here, given)
     if journal is not None:  # at once: what takes memory comes later
-        journal.add(Entry(lambda: pack_decisions(now, version, *rows[:3], turns.decisions), rows.squared.size))
+        journal.add(Entry(lambda: pack_decisions(now, version, *rows[:3], given, turns.decisions), rows.squared.size))
     session = receipts.session.name
     found = [Receipt(session, serial, turn, now) for serial, turn in enumerate(turns.split(), turns.first)]
     receipts.add(*found)
@@ -148,9 +156,10 @@ def apply(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph]
     """
     player = model.player
     match event:
-        case events.Taught(_, label, propensity, features):
+        case events.Taught(_, label, propensity, features, scores):
             vector = player.check((features.indices, features.values))
-            player.teach_vector(vector, label, None if math.isnan(propensity) else propensity)
+            known, given = None if math.isnan(propensity) else propensity, scores if scores.size else None
+            player.teach_vector(vector, label, known, given)
         case events.Added(version, _):
             player.extend(graphs[version])
         case events.Grown(features):

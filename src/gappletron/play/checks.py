@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gappletron.base.errors import UserError
-from gappletron.data.prepared import NO_SCORES, Prepared, prepare
+from gappletron.data.prepared import Prepared, prepare
+from gappletron.data.scores import NO_SCORES, check_score_table, squash_scores
 from gappletron.data.stream import Chunk
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import same_types
@@ -28,6 +29,11 @@ def check_chunk(player: Any, chunk: Chunk | Prepared, scores: Any = None) -> Pre
         raise UserError(
             f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
             f"player {player.features} features and {player.graph.n_classes} classes: make it larger"
+        )
+    if checked.scores.size and checked.scores.shape != (len(checked.chunk.labels), player.graph.n_classes):
+        raise UserError(
+            f"the chunk has scores for {checked.scores.shape[1]} classes, and the player {player.graph.n_classes} "
+            "classes: give a score for each class of every row"
         )
     return player.engine.select(checked)
 
@@ -92,10 +98,6 @@ def check_distribution(given: Any, actions: int) -> Floats:
     return found
 
 
-# Numbers from 0 to 1 whose sum is as close to 1 as this are probabilities, also where they were rounded.
-ROUNDED = 0.01
-
-
 def check_scores(learner: Learner, graph: FeedbackGraph, given: Any) -> Floats:
     """Return the scores of one row, in the order of the classes and between -1 and 1: see :func:`squash_scores`.
 
@@ -121,10 +123,7 @@ def check_many_scores(learner: Learner, graph: FeedbackGraph, given: Any, rows: 
     if given is None:
         return NO_SCORES
     if isinstance(given, np.ndarray) and given.ndim == 2 and learner.takes_scores:
-        found = _read_floats(given)
-        if found.shape == (rows, graph.n_classes) and np.isfinite(found).all():
-            return squash_scores(found)
-        raise UserError(f"scores must be finite numbers in {rows} rows and {graph.n_classes} columns, one per class")
+        return check_score_table(given, rows, graph.n_classes)
     made = [check_scores(learner, graph, each) for each in given]
     if len(made) != rows:
         raise UserError(f"there are {len(made)} scores for {rows} rows: give one for each")
@@ -138,21 +137,6 @@ def add_scores(player: Any, chunks: list[Prepared], given: Any) -> Iterator[Prep
     ends = itertools.accumulate(rows, initial=0)
     spans = zip(chunks, itertools.pairwise(ends), strict=True)
     return (dataclasses.replace(ready, scores=scores[a:b]) for ready, (a, b) in spans)
-
-
-def squash_scores(scores: Floats) -> Floats:
-    """Return scores between -1 and 1, ``2 p - 1``: p are the numbers themselves where they are probabilities (from 0 to
-    1, and their sum is 1 but for rounding), else their softmax.
-
-    >>> squash_scores(np.array([0.2, 0.8])), squash_scores(np.array([-3.0, -3.0]))
-    (array([-0.6,  0.6]), array([0., 0.]))
-    """
-    total = scores.sum(axis=-1, keepdims=True)
-    inside = ((scores >= 0.0) & (scores <= 1.0)).all(axis=-1, keepdims=True)
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    softmax = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    chances = np.where(inside & (np.abs(total - 1.0) <= ROUNDED), scores / np.where(total > 0.0, total, 1.0), softmax)
-    return np.ascontiguousarray(np.clip(2.0 * chances - 1.0, -1.0, 1.0))
 
 
 def _read_floats(given: Any) -> Floats:

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room
-from gappletron.data.prepared import NO_SCORES, Prepared
+from gappletron.data.prepared import Prepared
+from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import MOST_FEATURES, make_chunk
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import can_be_loaded, entry, in_mode, is_interpreted, same_types
@@ -104,6 +105,8 @@ class Engine:
         """Take over a graph of the size of the states, and forget what was derived from others."""
         self.graph, self.plan = graph, self.learner.plan(graph)
         lanes, kept = lanes_for(graph.n_classes), self.learner.keeps(graph.n_classes)
+        # How many numbers of its own a turn on this graph keeps.
+        self.kept = kept
         self.setup = Setup(
             scores=np.zeros(lanes.padded(graph.n_classes))[: graph.n_classes],
             probabilities=np.zeros(graph.n_actions),

@@ -7,7 +7,6 @@ plays streams.
 """
 
 import copy
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +21,8 @@ from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.base.text import unknown
 from gappletron.data.normalization import find_normalization
-from gappletron.data.prepared import NO_SCORES, Prepared, prepare_rows, prepare_vector
+from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
+from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import MOST_FEATURES, Chunk
 from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
@@ -39,7 +39,7 @@ from gappletron.play.limits import Limits
 from gappletron.play.monitor_state import NoWatch, Watching, find_watch
 from gappletron.play.options import PlayerOptions, takes_options
 from gappletron.play.rounds import Counts, Losses, Rows, Tally
-from gappletron.play.turns import HEAD, Turn, Turns, row_size
+from gappletron.play.turns import HEAD, KEPT, Turn, Turns, row_size
 
 # The kind of a file.
 FORMAT = "gappletron.Player"
@@ -235,7 +235,7 @@ class Player:
                 first = self.rounds - start  # a signal handler has played a round in between
                 draws = engine.draws.draw_many(first, n)
 
-    def teach(self, chunk: Chunk | Prepared, propensity: Any = None) -> None:
+    def teach(self, chunk: Chunk | Prepared, propensity: Any = None, scores: Any = None) -> None:
         """Learn from rows whose labels are known, without acting: a warm start, or labels that came from elsewhere.
 
         Every row is learned from as if the feedback graph showed every label. Nothing is drawn: `rounds` and the random
@@ -244,22 +244,26 @@ class Player:
 
         :param propensity: for each row the probability, above 0 and at most 1, with which its label was observed; by
             default 1. Learners with importance weights divide by it. The default learner does not need it.
+        :param scores: a score of your own for every class of every row; see :meth:`act`.
 
         Learners for bandit feedback, and `label-efficient-perceptron`, learn from the action that was drawn: they
         cannot be taught, and say so.
         """
         checks.check_teachable(self.learner)
-        engine, checked = self.engine, checks.check_chunk(self, chunk)
+        engine, checked = self.engine, checks.check_chunk(self, chunk, scores)
         observed = checks.check_propensities(propensity, len(checked.chunk.labels))
         rows = Rows(*checked.chunk, checked.squared, engine.room(checked.chunk.indptr), checked.scores)
         engine.call(rounds.teach, engine.pack_full(), rows, observed)
 
-    def teach_vector(self, vector: Vector, label: int, propensity: Any = None) -> None:
-        """Learn the position of the label of one vector that was checked: see :meth:`teach`."""
+    def teach_vector(self, vector: Vector, label: int, propensity: Any = None, given: Floats | None = None) -> None:
+        """Learn the position of the label of one vector that was checked: see :meth:`teach`.
+
+        :param given: checked scores that came with the vector.
+        """
         checks.check_teachable(self.learner)  # before the state grows
         if vector.indices.size:
             self.make_room(vector.indices.item(-1))
-        self.teach(prepare_vector(vector, whole(label, "the position of a label")), propensity)
+        self.teach(prepare_vector(vector, whole(label, "the position of a label"), given), propensity)
 
     # ---------------------------------------------------------------------------------------------- one round at a time
 
@@ -428,8 +432,14 @@ class Player:
             label = whole(label, "the position of a label", least=-1)
         if not -1 <= label < turn.graph.n_classes:
             raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
-        if turn.features > self.engine.state.sizes.features:
+        engine = self.engine
+        if turn.features > engine.state.sizes.features:
             raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
+        kept = engine.kept if turn.graph is engine.graph else engine.learner.keeps(turn.graph.n_classes)
+        if turn.record.item(KEPT) != kept:
+            raise UserError(
+                "the turn is one of another learner, or was not drawn: learn from those that act() returned"
+            )
         return label
 
     def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
@@ -461,10 +471,7 @@ class Player:
         :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
         vector = x if isinstance(x, Vector) else self.checker.vector(x, self.features)
-        ready = prepare_vector(vector)
-        if scores is not None:
-            own = checks.check_scores(self.learner, self.graph, scores)[np.newaxis]
-            ready = dataclasses.replace(ready, scores=own)
+        ready = prepare_vector(vector, given=self.check_scores(scores))
         found = self.engine.look(rounds.write_greedy, [ready], 1, self.check_graph(graph), np.int64)
         return found.item()
 

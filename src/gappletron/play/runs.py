@@ -1,6 +1,7 @@
 """Playing: learners against a stream on a graph, each in several repeats, the stream read once for all of them."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import os
@@ -17,6 +18,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing, make_printable, shorten
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import Prepared, prepare_chunks
+from gappletron.data.scores import NO_SCORES, check_score_table
 from gappletron.data.stream import FirstRounds, Stream
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.graphs.open import find_new_classes, match_classes, open_graph
@@ -60,6 +62,9 @@ def play(
     :param seed: of the learners' randomness; repeat r of every learner draws from ``SeedSequence(seed,
         spawn_key=(r,))``.
     :param rounds: stop after this many.
+    :param scores: what a model of your own says of the rows (docs, page Scores of your own model): an array with a row
+        for each round and a column for each class of the graph, in place of scores that the stream may have. Learners
+        that take no scores play without them.
     :param losses: also add up the surrogate losses l_t(W_t), seen or not.
     :param curve: at which rounds totals are kept: ``"log"``, ``"every"``, or the rounds.
     :param jobs: threads; by default as many as the machine has cores. The results do not depend on it.
@@ -106,6 +111,7 @@ class Runs:
         revealing: Any = None,
         repeats: int | Sequence[int] = 1,
         rounds: int | None = None,
+        scores: Any = None,
         losses: bool = False,
         curve: str | Sequence[int] = "log",
         jobs: int | None = None,
@@ -120,6 +126,7 @@ class Runs:
         self.stream: Stream = opened if rounds is None else FirstRounds(opened, rounds)
         self.graph, self._changing = _open_graphs(graph, self.stream, revealing)
         self._positions = match_classes(self.stream.classes, self.graph)
+        self._scores = self._check_scores(scores, opened)
         marks = find_marks(curve, self.stream.rounds)
         seed, rows = PlayerOptions.parse(options).seed, _kind_of_rows(self.stream)
 
@@ -182,12 +189,24 @@ class Runs:
                     self._add_classes()
                 ready = chunk if self._positions is None else chunk.relabel(self._positions)
                 rounds = len(ready.chunk.labels)
+                if self._scores.size:
+                    ready = dataclasses.replace(ready, scores=self._scores[played : played + rounds])
+                if ready.scores.size and not any(run.player.learner.takes_scores for run in self._runs):
+                    raise UserError(f"{listing(self.learners)} takes no scores: use 'auto', or leave the scores out")
                 graphs = self._find_graphs(played, rounds)
                 # What is no graph is refused when it is played.
                 self._has_costs |= any(getattr(graph, "has_costs", False) for graph in graphs or ())
                 list(each(functools.partial(_Run.play, chunk=ready, graphs=graphs), self._runs))
                 played += rounds
                 yield played
+
+    def _check_scores(self, scores: Any, stream: Stream) -> Floats:
+        """Return the scores of all rounds of a stream, checked, in the order of the graph's classes."""
+        if scores is None:
+            return NO_SCORES
+        if stream.rounds is None:
+            raise UserError(f"the length of {stream.name} is unknown: give the scores as columns of the stream")
+        return check_score_table(scores, stream.rounds, self.graph.n_classes)
 
     def _add_classes(self) -> None:
         """Give every player the classes that have come since the last chunk."""

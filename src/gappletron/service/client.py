@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -19,6 +19,8 @@ from gappletron.service.endpoints import ANY_MODEL, BY_HANDLER, FIRST_MODEL, OF_
 if TYPE_CHECKING:  # it loads NumPy and Numba, which the client does not need
     from gappletron.online.receipts import Unseen
 
+# Of a model of one's own: the score of every class.
+Scores = Mapping[Label, float]
 # What may be different in a moment: too many receipts wait, or a server or the proxy before it is not there.
 TRY_AGAIN = (429, 502, 503, 504)
 # Seconds between two attempts, whatever the server asks for.
@@ -95,15 +97,17 @@ class Client:
 
     # -------------------------------------------------------------------------------------------------------- deciding
 
-    def act(self, x: Any) -> Decision:
+    def act(self, x: Any, scores: Scores | None = None) -> Decision:
         """Return a decision for x: a record or a text, or, for models without an encoder, ``(indices, values)`` or a
         list.
-        """
-        return _read_decision(self._call("act", {"x": _encode_row(x)}))
 
-    def act_many(self, rows: Iterable[Any]) -> list[Decision]:
-        """Return decisions for many rows, made together."""
-        answer = self._call("act_many", {"rows": [_encode_row(x) for x in rows]})
+        :param scores: what a model of your own says of x: a mapping from every class to its score.
+        """
+        return _read_decision(self._call("act", _encode_one(x, scores)))
+
+    def act_many(self, rows: Iterable[Any], scores: Iterable[Scores] | None = None) -> list[Decision]:
+        """Return decisions for many rows, made together; with the scores of each, where there are any."""
+        answer = self._call("act_many", _encode_many(rows, scores))
         return [_read_decision(each) for each in answer["decisions"]]
 
     def learn(self, decision: Decision | str, label: Label | Unseen) -> None:
@@ -124,14 +128,14 @@ class Client:
 
     # ------------------------------------------------------------------------------------------------------- looking on
 
-    def predict(self, x: Any) -> Prediction:
+    def predict(self, x: Any, scores: Scores | None = None) -> Prediction:
         """Return the class of x that the model believes in; nothing is drawn and nothing changes."""
-        answer = self._call("predict", {"x": _encode_row(x)})
+        answer = self._call("predict", _encode_one(x, scores))
         return _read_prediction(answer, answer["classes"])
 
-    def predict_many(self, rows: Iterable[Any]) -> list[Prediction]:
+    def predict_many(self, rows: Iterable[Any], scores: Iterable[Scores] | None = None) -> list[Prediction]:
         """Return predictions for many rows."""
-        answer = self._call("predict_many", {"rows": [_encode_row(x) for x in rows]})
+        answer = self._call("predict_many", _encode_many(rows, scores))
         return [_read_prediction(each, answer["classes"]) for each in answer["predictions"]]
 
     def model(self) -> dict[str, Any]:
@@ -199,6 +203,23 @@ def _plan_retries(retries: int) -> Any:
         backoff_max=LONGEST_PAUSE,
         raise_on_status=False,
     )
+
+
+def _encode_one(x: Any, scores: Scores | None) -> dict[str, Any]:
+    """Return one row, and its scores, as they are sent."""
+    return {"x": _encode_row(x)} | ({} if scores is None else {"scores": _encode_scores(scores)})
+
+
+def _encode_many(rows: Iterable[Any], scores: Iterable[Scores] | None) -> dict[str, Any]:
+    """Return many rows, and their scores, as they are sent."""
+    given = {} if scores is None else {"scores": [_encode_scores(each) for each in scores]}
+    return {"rows": [_encode_row(x) for x in rows]} | given
+
+
+def _encode_scores(scores: Scores) -> dict[Label, float]:
+    if not isinstance(scores, Mapping):
+        raise UserError(f"scores must map every class to its score, as in {{'ham': 0.9, 'spam': 0.1}}, not {scores!r}")
+    return {name: float(value) for name, value in scores.items()}
 
 
 def _encode_row(x: Any) -> Any:

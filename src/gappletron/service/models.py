@@ -6,6 +6,7 @@ one thread works on a model, and as many requests as there are share a write to 
 
 import asyncio
 import contextlib
+import json
 import logging
 import math
 import platform
@@ -13,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -39,6 +40,9 @@ ESTIMATES_AGE = 1.0
 EVERY = 5.0
 # Seconds between two lines of the log about the same shadow.
 COMPLAINTS = 60.0
+
+# The scores of every row by class, where they came with the rows.
+Scores = list[dict[Label, float]] | None
 
 log = logging.getLogger("gappletron.service")
 encode_json = msgspec.json.Encoder().encode
@@ -137,13 +141,13 @@ class HostedModel:
 
     def act(self, request: schemas.OneRecord | schemas.OneVector) -> schemas.Decision:
         """Decide for one row."""
-        return self._decide([request.x])[0]
+        return self._decide([request.x], self._read_scores(request))[0]
 
     def act_many(self, request: schemas.ManyRecords | schemas.ManyVectors) -> schemas.Decisions:
         """Decide for many rows."""
-        return schemas.Decisions(self._decide(request.rows))
+        return schemas.Decisions(self._decide(request.rows, self._read_scores(request)))
 
-    def _decide(self, rows: Sequence[Any]) -> list[schemas.Decision]:
+    def _decide(self, rows: Sequence[Any], scores: Scores) -> list[schemas.Decision]:
         waiting = self.model.waiting
         if self.max_waiting is not None and waiting + len(rows) > self.max_waiting:
             raise TooManyWaiting(
@@ -152,17 +156,25 @@ class HostedModel:
             )
         self.columns.check(rows)
         prepared = self._prepare_rows(rows)
-        receipts = self.model.act_many(prepared)
+        receipts = self.model.act_many(prepared, scores=scores)
         self.columns.count(rows)
         self.decisions += len(rows)
         self.activity.count(len(rows))
         for shadow in self.shadows:
-            shadow._follow(prepared, receipts)
+            shadow._follow(prepared, receipts, scores)
         reveals = cache(self.model.graph.reveals)
         return [
             schemas.Decision(each.id, each.action, each.probability, each.greedy, reveals(each.action))
             for each in receipts
         ]
+
+    def _read_scores(self, request: Any) -> Scores:
+        """Return the scores of every row of a request, whose classes are texts there; None where there are none."""
+        if request.scores is UNSET:
+            return None
+        given = [request.scores] if isinstance(request.scores, dict) else request.scores
+        names = {each if isinstance(each, str) else json.dumps(each): each for each in self.model.graph.classes}
+        return [{names.get(name, name): value for name, value in each.items()} for each in given]
 
     def _prepare_rows(self, rows: Sequence[Any]) -> Any:
         """Return the rows as :meth:`gappletron.Online.act_many` takes them."""
@@ -201,14 +213,18 @@ class HostedModel:
 
     # ------------------------------------------------------------------------------------------------------ following
 
-    def _follow(self, rows: Sequence[Any], receipts: Sequence[Receipt]) -> None:
-        """Take the decisions of the champion for one's own; what goes wrong here is no concern of its clients."""
+    def _follow(self, rows: Sequence[Any], receipts: Sequence[Receipt], scores: Scores) -> None:
+        """Take the decisions of the champion for one's own; what goes wrong here is no concern of its clients.
+
+        A learner that takes no scores follows without them.
+        """
         model = self.model
+        given = scores if scores is not None and model.learner.takes_scores else repeat(None, len(rows))
         with self._shield():
             self.columns.count(rows)
-        for x, receipt in zip(rows, receipts, strict=True):
+        for x, receipt, own_scores in zip(rows, receipts, given, strict=True):
             with self._shield(), model.hold():
-                own = model.follow(x, receipt.action, receipt.probabilities)
+                own = model.follow(x, receipt.action, receipt.probabilities, scores=own_scores)
                 # Remembered, since feedback may come after a restart.
                 model.remember(*shadow_key(receipt.id), own.id.encode())
                 self.decisions += 1
@@ -246,19 +262,21 @@ class HostedModel:
     def predict(self, request: schemas.OneRecord | schemas.OneVector) -> schemas.Prediction:
         """Return the class of a row, and the probability of each."""
         self.columns.check([request.x])
-        ((label, row),) = self._predict([request.x])
+        ((label, row),) = self._predict([request.x], self._read_scores(request))
         return schemas.Prediction(label, self.model.graph.classes, row)
 
     def predict_many(self, request: schemas.ManyRecords | schemas.ManyVectors) -> schemas.Predictions:
         """Return the classes of many rows, with probabilities."""
         self.columns.check(request.rows)
-        found = [schemas.RowPrediction(label, row) for label, row in self._predict(request.rows)]
+        predicted = self._predict(request.rows, self._read_scores(request))
+        found = [schemas.RowPrediction(label, row) for label, row in predicted]
         return schemas.Predictions(self.model.graph.classes, found)
 
-    def _predict(self, rows: Sequence[Any]) -> Iterable[tuple[Label, list[float]]]:
-        encoder = self.model.encoder
+    def _predict(self, rows: Sequence[Any], scores: Scores = None) -> Iterable[tuple[Label, list[float]]]:
+        model, encoder = self.model, self.model.encoder
         X = self._check_vectors(rows) if encoder is None else encoder.vectors(list(rows))
-        return zip(self.model.predict_many(X), self.model.predict_proba(X).tolist(), strict=True)
+        chances = model.predict_proba(X, scores).tolist()
+        return zip(model.predict_many(X, scores=scores), chances, strict=True)
 
     def _check_vectors(self, rows: Sequence[schemas.Vector]) -> Vectors:
         """Return vectors, checked one by one."""

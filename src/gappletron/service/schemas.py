@@ -36,30 +36,42 @@ Record = dict[str, Any] | str
 Vector = Sparse | list[float]
 
 Rows = Meta(min_length=1, max_length=MOST_ROWS)
+# Scores of a model of one's own, by the classes as texts: true, false, null and numbers as JSON writes them.
+Scores = Annotated[
+    dict[str, float],
+    Meta(
+        description="What a model of your own says of x: a number for every class, either probabilities, which add up "
+        "to 1, or any numbers, of which the softmax is taken. For the learner `auto`."
+    ),
+]
 
 
 class OneRecord(Request, frozen=True):
     """A record or a text, for a model with an encoder."""
 
     x: Record
+    scores: Scores | UnsetType = UNSET
 
 
 class OneVector(Request, frozen=True):
     """A vector, for a model without an encoder."""
 
     x: Vector
+    scores: Scores | UnsetType = UNSET
 
 
 class ManyRecords(Request, frozen=True):
-    """Many records."""
+    """Many records, and the scores of each where there are any."""
 
     rows: Annotated[list[Record], Rows]
+    scores: Annotated[list[Scores], Rows] | UnsetType = UNSET
 
 
 class ManyVectors(Request, frozen=True):
-    """Many vectors."""
+    """Many vectors, and the scores of each where there are any."""
 
     rows: Annotated[list[Vector], Rows]
+    scores: Annotated[list[Scores], Rows] | UnsetType = UNSET
 
 
 class Feedback(Request, frozen=True):
