@@ -570,6 +570,14 @@ def derivatives(loss, s, A, action, label):
     return d if d.any() else None
 
 
+def least_loss(fit):
+    """The first that none of the following beats by more than a rounding error."""
+    best = 0
+    for b in range(len(fit)):
+        best = b if fit[b] < fit[best] - 1e-12 else best
+    return best
+
+
 def estimator(X, y, graph, loss, rule, draws, optimizer):
     """`graph` is (A, S, C); a rule is a function of (A, S, star, t), or a name and its scale. The actions, and W."""
     actions, informed = [], 0
@@ -578,7 +586,7 @@ def estimator(X, y, graph, loss, rule, draws, optimizer):
     for t in range(len(y)):
         A, S, C = graph_at(graph, t)
         s = optimizer.W @ X[t]
-        b = sharpness[int(np.argmin(fit))]
+        b = sharpness[least_loss(fit)]
         if counts_mistakes(C):
             q = softmax(s) if loss == "partial likelihood" else (1 + s) / 2
             star = int(np.argmax(s))
@@ -803,7 +811,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
         excess = C - C[np.arange(K), np.arange(K)]
         top, x, g = excess.max(axis=0), X[t], None if given is None else given[t]
         b = scorer.scores(x, g)
-        beta = sharpness[int(np.argmin(fit))]
+        beta = sharpness[least_loss(fit)]
         plain = counts_mistakes(C)
         if plain:
             made = b

@@ -199,7 +199,8 @@ def test_an_action_that_is_almost_never_drawn(name):
     with interpreted():
         player = Player(name, BANDIT, 2)
         p = np.array([1e-310, 1.0, 0.0])
-        played = Round(np.array([0.1, 0.3, 0.2]), p, 1, 0, 0)
+        kept = np.zeros(player.learner.keeps(3))
+        played = Round(np.array([0.1, 0.3, 0.2]), p, 1, 0, 0, kept)
         state, plan = player.engine.state.tuple, player.engine.plan
         for values in ([1.0, 1.0], [LARGEST_VALUE, 1e-300]):
             x = row_of(values, 3)

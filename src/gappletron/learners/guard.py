@@ -41,8 +41,8 @@ from gappletron.learners.scorers import NONE, Scorer, Tracking
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
 # that was seen weighted by 1 / P), of the squares of the first, of 1 / (2 eta) at the end of each phase, the number of
-# labels seen, and the longest delay of feedback.
-VALUES, SCORER, SQUARES, OWN, OFFSETS, SEEN, LATEST = range(7)
+# labels seen, the longest delay of feedback, and the rounds in which a limit on the exploration hid a label for certain.
+VALUES, SCORER, SQUARES, OWN, OFFSETS, SEEN, LATEST, UNCOVERED = range(8)
 
 # What is remembered of restarts: how many there were, and the rounds of the last ones with their reasons.
 REMEMBERED = 16
@@ -133,7 +133,7 @@ class Guarded(Learner):
             "blind": Field(least=0),
             "phase": Field(least=0),
             "evidence": Field(2, least=0),
-            "sums": Field(7, least=0),
+            "sums": Field(8, least=0),
             "rounds": Field(least=0),
             "restarts": Field(least=0),
             "restarted": Field(2, REMEMBERED, least=0),
@@ -231,7 +231,10 @@ class Guarded(Learner):
         V = value(plan.table.game, state.losses, state.prices, probabilities)
         if V > 0.0:
             state.blind[0] += 1.0
-            state.sums[VALUES] += V
+            if math.inf > V:
+                state.sums[VALUES] += V
+            else:
+                state.sums[UNCOVERED] += 1.0
         state.size[0] = max(state.size[0], measure_size(state, plan, x))
         state.rho[0] = max(state.rho[0], plan.graph.dominating.size)
         K = state.adjusted.size
@@ -512,8 +515,8 @@ def find_need(unit: Floats, losses: Floats, prices: Floats, y: int, most: float)
 
 @helper
 def secure_full(game: Game, losses: Floats, prices: Floats, greedy: int, out: Floats) -> None:
-    """``p_y = max(0, 1 - l_y + s_y)`` for other classes and the rest for the greedy one, where the stabilities add up to
-    at most 1: then V <= 0.
+    """``p_y = max(0, 1 - l_y + s_y)`` for other classes and the rest for the greedy one, where the stabilities add up
+    to at most 1: then V <= 0.
     """
     total = 0.0
     for y in range(losses.size):
