@@ -115,5 +115,6 @@ from .play.monitor import (
 )
 from .play.monitor_state import Watch as Watch
 from .play.player import Player as Player
+from .play.run_bound import Restart as Restart, RunBound as RunBound
 from .play.runs import Runs as Runs, play as play
 from .play.turns import Turn as Turn

@@ -284,10 +284,13 @@ def naive(name: str, X, y, graphs, draws):
         return actions, -losses[:K].reshape(K, 1)
     if name == "label-efficient-perceptron":
         return reference.label_efficient_perceptron(X, y, graph, learner.b, draws)
-    losses = {"auto": "squared hinge", "partial-likelihood": "partial likelihood"}
+    losses = {"one-against-all": "squared hinge", "partial-likelihood": "partial likelihood"}
+    graph = [(graph.visible, graph.arrays.dominating.tolist(), graph.costs) for graph in graphs]
+    if name == "auto":
+        actions, scorer, _ = reference.guarded(X, y, graph, draws)
+        return actions, scorer.slow.W
     if name in losses:
-        graph = [(graph.visible, graph.arrays.dominating.tolist(), graph.costs) for graph in graphs]
-        optimizer = reference.ConfidenceWeighted(K, X.shape[1], *learner.optimizer)
+        optimizer = reference.ConfidenceWeighted(K, X.shape[1], *learner.optimizer[:2])
         return reference.estimator(X, y, graph, losses[name], ("inverse gap", 2.4), draws, optimizer)
     return None
 

@@ -41,7 +41,7 @@ from gappletron.learners.scorers import NONE, Scorer, Tracking
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
 # that was seen weighted by 1 / P), of the squares of the first, of 1 / (2 eta) at the end of each phase, the number of
-# labels seen, the longest delay of feedback, and the rounds in which a limit on the exploration hid a label for certain.
+# labels seen, the longest delay of feedback, and the rounds in which a limit on the exploration hid a label.
 VALUES, SCORER, SQUARES, OWN, OFFSETS, SEEN, LATEST, UNCOVERED = range(8)
 
 # What is remembered of restarts: how many there were, and the rounds of the last ones with their reasons.
@@ -186,15 +186,26 @@ class Guarded(Learner):
     @compiled
     def set_rates(self, state: Any, plan: Plan, x: Row) -> None:
         """Write gamma_t and eta_t of the next round, whose row is x; neither ever grows within a phase."""
-        rho = max(state.rho[0], plan.graph.dominating.size)
+        kappa, gamma = self.find_steps(state, max(state.rho[0], plan.graph.dominating.size))
+        state.rates[0] = gamma
+        state.rates[1] = kappa * gamma / max(state.size[0], measure_size(state, plan, x))
+
+    @compiled
+    def find_steps(self, state: Any, rho: float) -> tuple[float, float]:
+        """Return the size of the steps relative to the largest, and gamma_t, for dominating sets of this size."""
         kappa, c = min(self.kappa, 1.0 / rho), self.c
         if is_bold(state.phase[0]):
             kappa, c = 1.0 / rho, max(c, 2.0 * math.sqrt(rho))
         if self.delay > 0.0:
             kappa = min(kappa, 0.5 / rho, 0.25 / self.delay)
-        gamma = min(0.5, c / math.sqrt(1.0 + state.blind[0]))
-        state.rates[0] = gamma
-        state.rates[1] = kappa * gamma / max(state.size[0], measure_size(state, plan, x))
+        return kappa, min(0.5, c / math.sqrt(1.0 + state.blind[0]))
+
+    def find_rate(self, state: Any) -> float:
+        """Return the least eta of this phase so far; 0 before the first round."""
+        if state.size[0] == 0.0:
+            return 0.0
+        kappa, gamma = self.find_steps(state, state.rho[0])
+        return kappa * gamma / float(state.size[0])
 
     def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
         """``softmax(b s)`` of the scorer's scores s, averaged over the values of b: the more likely one made what was

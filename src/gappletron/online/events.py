@@ -138,6 +138,12 @@ class Limited(NamedTuple):
     time: float
 
 
+class WasReset(NamedTuple):
+    """Somebody asked the learner to forget what may be out of date."""
+
+    time: float
+
+
 class Answered(NamedTuple):
     """A request was answered under an idempotency key."""
 
@@ -147,7 +153,7 @@ class Answered(NamedTuple):
     answer: bytes
 
 
-Event: TypeAlias = Opened | GraphMade | Decided | Fed | Expired | Taught | Added | Grown | Answered | Limited
+Event: TypeAlias = Opened | GraphMade | Decided | Fed | Expired | Taught | Added | Grown | Answered | Limited | WasReset
 # The number of an event's kind is its place here, from 1.
 KINDS: tuple[Any, ...] = get_args(Event)
 DECIDED, FED = KINDS.index(Decided) + 1, KINDS.index(Fed) + 1

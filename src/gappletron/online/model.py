@@ -38,6 +38,7 @@ from gappletron.play.monitor import Monitor
 from gappletron.play.monitor_state import NoWatch
 from gappletron.play.options import Options, takes_options
 from gappletron.play.player import Player
+from gappletron.play.run_bound import Restart, RunBound
 
 T = TypeVar("T")
 
@@ -301,6 +302,25 @@ class Online(DurableModel):
         row, given = events.Features(vector.indices, vector.values), self._player.check_scores(scores)
         event = events.Taught(time.time(), position, known, row, events.NONE if given is None else given)
         transitions.change(self._contents, event)
+
+    @changing
+    def reset(self) -> None:
+        """Let the learner forget what may be out of date, as if it had noticed a change; what it knows stays in part.
+
+        For the day when you know of a change before the model does. The journal keeps it.
+        """
+        transitions.change(self._contents, events.WasReset(time.time()))
+
+    @looking
+    def bound(self) -> RunBound:
+        """Return what is proved about the cost so far, for the default learner and other guarded ones."""
+        return self._player.bound()
+
+    @property
+    @looking
+    def restarts(self) -> tuple[Restart, ...]:
+        """The last restarts of the learner, oldest first: where it noticed a change, or was reset."""
+        return self._player.restarts
 
     @changing
     def forget(self, receipt: Receipt | str) -> None:

@@ -164,6 +164,8 @@ def apply(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph]
             player.extend(graphs[version])
         case events.Grown(features):
             player.grow(features)
+        case events.WasReset():
+            player.reset()
         case events.Limited(limits, _):
             player.set_limits(Limits.from_dict(limits))
         case events.Answered(_, key, fingerprint, answer):

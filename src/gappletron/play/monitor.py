@@ -15,14 +15,21 @@ from gappletron.base.checks import Label, number
 from gappletron.base.colours import COLOURS
 from gappletron.base.errors import UserError
 from gappletron.base.text import make_printable
+from gappletron.learners.guard import Guarded
 from gappletron.play import monitor_state
 from gappletron.play.history import align_table, draw_band, label_axes, new_figure
 from gappletron.play.monitor_state import BLOCKS, GREEDY, GREEDY_ERROR, JUDGED, POLICY, POLICY_ERROR, SEEN, SLOTS
 from gappletron.play.player import Player
+from gappletron.play.run_bound import Restart, RunBound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+# After so many rounds the report warns where the interval of the error is as wide as this, and fewer labels than this
+# share of the rounds were seen.
+MANY_ROUNDS, WIDE, FEW_LABELS = 1000, 0.2, 0.05
 
 
 @dataclass(frozen=True)
@@ -146,6 +153,23 @@ class Report:
     window: WindowRates | None
     alarm: Alarm | None
     spent: float | None
+    restarts: tuple[Restart, ...] = ()
+    bound: RunBound | None = None
+
+    @property
+    def warning(self) -> str | None:
+        """That so few labels are seen that a better policy could not be told from the present one, and the cure; None
+        where there are enough.
+        """
+        rates = self.policy if self.window is None else self.window.policy
+        seen, width = self.labels_seen, rates.error.width
+        if self.judged < MANY_ROUNDS or width < WIDE or seen > FEW_LABELS * self.judged:
+            return None
+        return (
+            f"Only {seen:,} labels were seen in {self.judged:,} rounds, and the error may be anything from "
+            f"{rates.error.low:.2f} to {rates.error.high:.2f}: whether another policy would do better cannot be told. "
+            "Teach labels from elsewhere (teach), or have labels shown more often (min_propensity, a budget)."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return it ready for JSON; names of classes and actions become texts."""
@@ -165,6 +189,13 @@ class Report:
                 f"Drift since round {self.alarm.since:,}: an error has the probability {low:.4f} to {high:.4f}, and "
                 f"had {best:.4f} to {worst:.4f}."
             )
+        if self.restarts:
+            places = ", ".join(f"{each.round:,} ({each.reason})" for each in self.restarts[-3:])
+            lines.append(f"The learner began anew in round {places}.")
+        if self.bound is not None:
+            lines.append(str(self.bound))
+        if self.warning is not None:
+            lines.append(self.warning)
         return "\n".join(lines)
 
     def _rows(self) -> list[tuple[str, ...]]:
@@ -209,6 +240,8 @@ class Monitor:
         self._watch, self._graph = player.watch, player.graph
         self._state = player.engine.watched.resized(player.engine.watched.sizes)  # a copy
         self._rounds, self._now, self._spent = player.rounds, player.now, player.spent
+        self._restarts = player.restarts
+        self._bound = player.bound() if isinstance(player.learner, Guarded) else None
 
     def report(self, alpha: float = 0.05) -> Report:
         """Return the estimates with their intervals.
@@ -231,6 +264,8 @@ class Monitor:
             window=self._window(alpha),
             alarm=self._alarm(),
             spent=self._spent,
+            restarts=self._restarts,
+            bound=self._bound,
         )
 
     def rates(self, who: str, alpha: float = 0.05) -> Rates:

@@ -39,6 +39,7 @@ from gappletron.play.limits import Limits
 from gappletron.play.monitor_state import NoWatch, Watching, find_watch
 from gappletron.play.options import PlayerOptions, takes_options
 from gappletron.play.rounds import Counts, Losses, Rows, Tally
+from gappletron.play.run_bound import Restart, RunBound, compute_bound, list_restarts
 from gappletron.play.turns import HEAD, KEPT, Turn, Turns, row_size
 
 # The kind of a file.
@@ -190,6 +191,21 @@ class Player:
             engine = copy.copy(self.engine)
             change(engine, *arguments)
             self.engine = engine
+
+    def bound(self) -> RunBound:
+        """Return what is proved about the cost so far, for the default learner and other guarded ones."""
+        return compute_bound(self.learner, self.engine.state.tuple)
+
+    @property
+    def restarts(self) -> tuple[Restart, ...]:
+        """The last restarts of the learner, oldest first: where it noticed a change, or was reset."""
+        return list_restarts(self.learner, self.engine.state.tuple)
+
+    def reset(self) -> None:
+        """Let the learner forget what may be out of date, as if it had noticed a change; a part of it stays."""
+        if not self.learner.can_reset:
+            raise UserError(f"{self.learner.name} has nothing to reset: make a new model, or use the default learner")
+        self.engine.call(rounds.reset, self.engine.pack(self.graph))
 
     @property
     def features(self) -> int:

@@ -293,6 +293,12 @@ def teach(player: Packed, rows: Rows, observed: Floats) -> None:
         learner.update(state, plan, x, played)
 
 
+def reset(player: Packed) -> None:
+    """Let the learner forget what may be out of date."""
+    learner, state, _, _ = unpacked(player)
+    learner.reset(state)
+
+
 # ------------------------------------------------------------------------------------------------ one round at a time
 
 
