@@ -88,7 +88,7 @@ def test_a_graph_that_changes_every_round():
     X, y = small_stream(rng, 120, 5, 4)
     graphs = [FeedbackGraph(random_graph(rng, 4, 1).visible, range(4), [0, 1, 2, 3, "ask"]) for _ in range(120)]
     with interpreted():
-        player = Player("auto", graphs[0], 5, seed=3, normalize=None, bias=False)
+        player = Player("guarded", graphs[0], 5, seed=3, normalize=None, bias=False)
         actions, _ = play_given(player, X, y, graphs=graphs)
         expected = reference.guarded(X, y, [parts_of(graph) for graph in graphs], draws_of(3, 120))
     assert actions == expected[0]
@@ -103,7 +103,7 @@ def test_bulk_single_and_interpreted_rounds_give_the_same_bits(graph):
     chunk = next(ArrayStream(X, [graph.classes[k] for k in y], classes=graph.classes).chunks())
 
     def players():
-        single, bulk = (Player("auto", graph, 6, seed=3) for _ in range(2))
+        single, bulk = (Player("guarded", graph, 6, seed=3) for _ in range(2))
         for x, label, scores in zip(X, y, S, strict=True):
             turn = single.act(x, scores=dict(zip(graph.classes, scores, strict=True)))
             single.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
@@ -147,7 +147,7 @@ def test_the_value_of_every_distribution_is_at_most_gamma(kind):
     with interpreted():
         for graph in graphs:
             K = graph.n_classes
-            rounds = 120 if K < 10 else 25
+            rounds = 40 if K < 10 else 15
             X, y = small_stream(rng, rounds, 4, K)
             given = [some_scores(kind, rng, t, K, y[t]) for t in range(rounds)]
             for learner in (Guarded(GivenScores()), Guarded(GivenScores(), kappa=1.0, c=0.5), Guarded(kappa=0.3)):
@@ -240,16 +240,16 @@ def test_the_inequality_of_one_round_by_enumeration(graph):
 
 @pytest.mark.parametrize("preset", ["bandit", "filtering", "label-efficient", "full"])
 def test_the_bound_in_simulation(preset):
-    """The mean of the mistakes of 40 runs is below that of the scorer's losses plus the sums of V, for an adversary
+    """The mean of the mistakes of 25 runs is below that of the scorer's losses plus the sums of V, for an adversary
     that gives the label which the guard is least likely to predict, and random scores.
 
     The mean of the difference must be below 4 standard errors: a false alarm has a probability below 1e-4.
     """
-    K, rounds = 3, 150
+    K, rounds = 3, 100
     graph = FeedbackGraph.preset(preset, K)
     gaps = []
     with interpreted():
-        for seed in range(40):
+        for seed in range(25):
             rng = np.random.default_rng(seed)
             player = Player(Guarded(GivenScores()), graph, 3, seed=seed, normalize=None, bias=False)
             mistakes = losses = values = 0.0
@@ -336,7 +336,7 @@ def test_a_scorer_that_is_wrong_on_purpose(preset):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_scorer_that_cancels_what_the_guard_has_learned(preset):
     """At most 600 mistakes in 3,000 rounds without noise; the bandit with six classes needs some more."""
-    for K in (2, 3, 6):
+    for K in (2, 6):
         chunk, graph = changing_stream(K, 3000, noise=0.0), FeedbackGraph.preset(preset, K)
         player = Player(Guarded(GivenScores()), graph, 120, normalize="unit", bias=False)
         mistakes = 0
@@ -364,31 +364,31 @@ def test_the_trap():
     values = np.concatenate([np.full(2 * n, math.sqrt(0.5)), np.ones(T - n)])
     chunk = Chunk(indptr, indices, values, np.repeat([1, 0], [n, T - n]))
     mistakes = {}
-    for name in ("auto", "gapsmh"):
+    for name in ("guarded", "gapsmh"):
         mistakes[name] = []
-        for seed in range(6):
+        for seed in range(4):
             player = Player(name, FeedbackGraph.filtering(2), 2, seed=seed)
             tally = player.engine.new_tally()
             player.advance(chunk, tally)
             mistakes[name].append(tally.counts[0])
-    assert np.mean(mistakes["auto"]) <= 3 * np.mean(mistakes["gapsmh"])
+    assert np.mean(mistakes["guarded"]) <= 3 * np.mean(mistakes["gapsmh"])
 
 
 # -------------------------------------------------------------------------------------------------------------- changes
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("K", [2, 3, 6])
+@pytest.mark.parametrize("K", [2, 6])
 def test_labels_that_are_rolled_at_half(preset, K):
     """The error in the last 40 percent is at most 1.4 times that before the change (label efficient: twice)."""
-    errors = block_errors("auto", FeedbackGraph.preset(preset, K), changing_stream(K, 20_000, lambda t: t >= 0.5))
+    errors = block_errors("guarded", FeedbackGraph.preset(preset, K), changing_stream(K, 20_000, lambda t: t >= 0.5))
     assert errors[12:].mean() <= (2.0 if preset == "label-efficient" else 1.5) * errors[6:10].mean() + 0.002
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_no_restart_where_nothing_changes(preset):
     for K in (2, 6):
-        player = Player("auto", FeedbackGraph.preset(preset, K), 120)
+        player = Player("guarded", FeedbackGraph.preset(preset, K), 120)
         player.advance(changing_stream(K, 20_000, noise=0.1))
         assert player.engine.state.tuple.restarts[0] == 0
 
@@ -397,7 +397,7 @@ def test_no_restart_where_nothing_changes(preset):
 
 
 def test_scores_that_are_not_scores():
-    player = Player("auto", FeedbackGraph.filtering(["ham", "spam"]), 2)
+    player = Player("guarded", FeedbackGraph.filtering(["ham", "spam"]), 2)
     for wrong in ({"ham": 1.0}, {"ham": 1.0, "spam": 0.0, "eggs": 0.0}, [0.1], [0.1, float("nan")], "no", [[0.1, 0.9]]):
         with pytest.raises(UserError, match="scores must"):
             player.act([1.0, 0.0], scores=wrong)
@@ -410,7 +410,7 @@ def test_probabilities_and_other_scores():
     """Probabilities p become 2p - 1; other scores go through the softmax first."""
     graph = FeedbackGraph.filtering(["ham", "spam"])
     with interpreted():
-        player = Player("auto", graph, 2)
+        player = Player("guarded", graph, 2)
         for scores, expected in (
             ({"spam": 0.8, "ham": 0.2}, [-0.6, 0.6]),
             ([0.0, 1.0], [-1.0, 1.0]),
@@ -424,7 +424,7 @@ def test_probabilities_and_other_scores():
 def test_good_scores_are_used_from_the_first_round():
     rng = np.random.default_rng(3)
     graph = FeedbackGraph.filtering(["ham", "spam"])
-    player, alone = Player("auto", graph, 20), Player("auto", graph, 20)
+    player, alone = Player("guarded", graph, 20), Player("guarded", graph, 20)
     X, y = rng.normal(size=(400, 20)), rng.integers(0, 2, 400)
     S = np.where(np.arange(2) == y[:, None], 0.9, 0.1)
     chunk = next(ArrayStream(X, [graph.classes[k] for k in y], classes=graph.classes).chunks())
@@ -436,7 +436,7 @@ def test_good_scores_are_used_from_the_first_round():
 
 
 def test_names_and_numbers():
-    assert named("auto") == Guarded()
-    assert named("auto:memory=500").scorer.memory == 500
+    assert named("guarded") == Guarded()
+    assert named("guarded:memory=500").scorer.memory == 500
     with pytest.raises(UserError, match="kappa"):
         Guarded(kappa=0.0)

@@ -268,7 +268,7 @@ def test_padding_is_never_touched_compiled():
 # --------------------------------------------------------------------------------------------------- changing graphs
 
 
-def naive(name: str, X, y, graphs, draws):
+def naive(name: str, X, y, graphs, draws):  # noqa: PLR0911 - a case for each family
     """(actions, W of K x d) of the naive reference, for the learners that play more than one graph."""
     graph = [(graph.visible, graph.arrays.dominating.tolist()) for graph in graphs]
     learner = named(name)
@@ -284,9 +284,9 @@ def naive(name: str, X, y, graphs, draws):
         return actions, -losses[:K].reshape(K, 1)
     if name == "label-efficient-perceptron":
         return reference.label_efficient_perceptron(X, y, graph, learner.b, draws)
-    losses = {"one-against-all": "squared hinge", "partial-likelihood": "partial likelihood"}
+    losses = {"auto": "squared hinge", "partial-likelihood": "partial likelihood"}
     graph = [(graph.visible, graph.arrays.dominating.tolist(), graph.costs) for graph in graphs]
-    if name == "auto":
+    if name == "guarded":
         actions, scorer, _ = reference.guarded(X, y, graph, draws)
         return actions, scorer.slow.W
     if name in losses:

@@ -104,7 +104,7 @@ def test_teaching_then_playing_equals_the_naive_reference():
 
 
 def test_propensities_are_importance_weights():
-    """One mistake of the importance-weighted Banditron is a step of 1 / P(observed); an estimator does not weight."""
+    """One mistake of the importance-weighted Banditron is a step of 1 / P(observed); the default does not weight."""
     graph = FeedbackGraph.filtering(3)
     x, y = np.array([[1.0, 0.0, 2.0, 0.0, 0.0]]), np.array([2])
     with interpreted():
@@ -112,7 +112,7 @@ def test_propensities_are_importance_weights():
         banditron.teach(chunk_of(graph, x, y), propensity=[0.25])
         np.testing.assert_allclose(banditron.weights[:, 2], 4.0 * x[0], rtol=1e-12)
         np.testing.assert_allclose(banditron.weights[:, 0], -4.0 * x[0], rtol=1e-12)
-        first, second = (Player("one-against-all", graph, FEATURES) for _ in range(2))
+        first, second = (Player("auto", graph, FEATURES) for _ in range(2))
         first.teach(chunk_of(graph, x, y), propensity=[0.25])
         second.teach(chunk_of(graph, x, y))
         assert same_state(first, second)

@@ -41,7 +41,7 @@ def models(tmp_path):
         Online.open(tmp_path / "b", graph=GRAPH, features=3, seed=5, durability="os") as shadow,
         Online.open(tmp_path / "c", "gapsmh", GRAPH, 3, durability="os") as other,
     ):
-        yield champion, shadow, other, Online(graph=GRAPH, features=3, monitor=True)
+        yield champion, shadow, other, Online("guarded", graph=GRAPH, features=3, monitor=True)
 
 
 def hosted(champion, shadow, other):
@@ -51,7 +51,7 @@ def hosted(champion, shadow, other):
 
 def test_the_same_bits_as_the_library(models):
     *served, twin = models
-    browser, shadow_twin = Browser(hosted(*served)), Online(graph=GRAPH, features=3, seed=5, monitor=True)
+    browser, shadow_twin = Browser(hosted(*served)), Online("guarded", graph=GRAPH, features=3, seed=5, monitor=True)
     X, S, labels = data(60)
     for start in range(0, 60, 20):
         rows, scores, truths = X[start : start + 20], S[start : start + 20], labels[start : start + 20]

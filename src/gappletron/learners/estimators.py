@@ -232,10 +232,8 @@ class OneAgainstAll(ByClass):
     :class:`~gappletron.ConfidenceWeighted` this is AROW (Crammer, Kulesza, Dredze 2009), one against all; the estimate
     of class k is ``(1 + s_k) / 2``.
 
-    It was the default before :class:`gappletron.Guarded`.
-
     >>> OneAgainstAll().name
-    'one-against-all'
+    'auto'
     """
 
     optimizer: Optimizer = ConfidenceWeighted()
@@ -243,7 +241,7 @@ class OneAgainstAll(ByClass):
 
     reference = "ours; the update is that of Crammer, Kulesza, Dredze: Adaptive regularization of weight vectors (2009)"
 
-    default_name, loss_name = "one-against-all", "one-against-all"
+    default_name, loss_name = "auto", "one-against-all"
 
     def error(self, score: float, target: float) -> float:
         short = 1.0 - target * score

@@ -72,7 +72,7 @@ class GuardTable(NamedTuple):
 
 
 class Guarded(Learner):
-    """Any scorer with a bound on the expected cost; with its default scorer the default learner, ``auto``.
+    """Any scorer with a bound on the expected cost; with its default scorer it follows a world that changes.
 
     The scorer's own rule proposes how to explore, and the guard changes the proposal as little as is needed for the
     theorem. Its steps are small (`kappa`) while the scorer does well. When the losses of the scorer are clearly not
@@ -87,7 +87,7 @@ class Guarded(Learner):
 
     >>> from gappletron import play
     >>> Guarded().name
-    'auto'
+    'guarded'
     >>> play(Guarded(), "synthetic:K=3,d=40,noise=0,T=2000", "label-efficient")[0].error_rate < 0.2
     True
     """
@@ -113,8 +113,8 @@ class Guarded(Learner):
 
     @property
     def name(self) -> str:
-        """``auto`` for the default scorer, else ``guarded``."""
-        return "auto" if isinstance(self.scorer, Tracking) else "guarded"
+        """What tables, figures and the command line call it."""
+        return "guarded"
 
     def check(self) -> None:
         if self.exploration.needs_stability:
@@ -613,4 +613,4 @@ def note_restart(state: Any, reason: int) -> None:
     state.restarts[0] += 1.0
 
 
-LEARNERS: dict[str, Learner] = {"auto": Guarded()}
+LEARNERS: dict[str, Learner] = {"guarded": Guarded()}

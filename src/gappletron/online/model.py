@@ -313,7 +313,7 @@ class Online(DurableModel):
 
     @looking
     def bound(self) -> RunBound:
-        """Return what is proved about the cost so far, for the default learner and other guarded ones."""
+        """Return what is proved about the cost so far, for the learner `guarded`."""
         return self._player.bound()
 
     @property

@@ -193,7 +193,7 @@ class Player:
             self.engine = engine
 
     def bound(self) -> RunBound:
-        """Return what is proved about the cost so far, for the default learner and other guarded ones."""
+        """Return what is proved about the cost so far, for the learner `guarded`."""
         return compute_bound(self.learner, self.engine.state.tuple)
 
     @property
@@ -204,7 +204,7 @@ class Player:
     def reset(self) -> None:
         """Let the learner forget what may be out of date, as if it had noticed a change; a part of it stays."""
         if not self.learner.can_reset:
-            raise UserError(f"{self.learner.name} has nothing to reset: make a new model, or use the default learner")
+            raise UserError(f"{self.learner.name} has nothing to reset: make a new model, or use the learner 'guarded'")
         self.engine.call(rounds.reset, self.engine.pack(self.graph))
 
     @property

@@ -45,7 +45,7 @@ class RunBound:
     :param latest: the longest delay of feedback, in rounds; the bound covers delays up to the learner's `delay`.
 
     >>> from gappletron import FeedbackGraph, Player, Synthetic
-    >>> player = Player("auto", FeedbackGraph.filtering(3), 40)
+    >>> player = Player("guarded", FeedbackGraph.filtering(3), 40)
     >>> for chunk in Synthetic(classes=3, features=40, noise=0, rounds=2000).chunks():
     ...     player.advance(chunk)
     >>> found = player.bound()
@@ -93,7 +93,7 @@ class RunBound:
         if self.latest > self.delay:
             lines.append(
                 f"Not proved: feedback came up to {self.latest:,} rounds late, and the learner's delay is "
-                f"{self.delay:g}; use auto:delay={self.latest}."
+                f"{self.delay:g}; use guarded:delay={self.latest}."
             )
         return "\n".join(lines)
 
@@ -101,9 +101,7 @@ class RunBound:
 def compute_bound(learner: Any, state: Any) -> RunBound:
     """Return the bound of a guarded learner with this state; other learners are a UserError."""
     if not isinstance(learner, Guarded):
-        raise UserError(
-            f"{learner.name} has no bound of this kind: use the default learner, 'auto', or the page Theory"
-        )
+        raise UserError(f"{learner.name} has no bound of this kind: use the learner 'guarded', or see the page Theory")
     sums = state.sums.tolist()
     eta = learner.find_rate(state)
     squares = max(0.0, sums[guard.SQUARES])
