@@ -515,7 +515,7 @@ def gaps_and_prices(C, q, star, sharpness):
         d = q[star] - q
         return np.abs(d), np.concatenate([np.abs(d), np.full(N - K, q[star])])
     c = C @ q / (C @ q)[:K].max()
-    return np.abs(np.log((c[:K] + 1e-12) / (c[star] + 1e-12))) / (2 * sharpness), (c - c[star]) / max(0.02, c[star])
+    return np.abs(np.log((c[:K] + 1e-12) / (c[star] + 1e-12))) / (2 * sharpness), c - c[star]
 
 
 def inverse_gap(A, S, d, e, star, V, informed, scale, least=0.0):
@@ -608,7 +608,8 @@ def estimator(X, y, graph, loss, rule, draws, optimizer):
         costly = not counts_mistakes(C)
         if costly or t < 1024 or (t + 1) * (math.sqrt(5) - 1) / 2 % 1 < 1 / 8:
             shown = np.eye(len(s), dtype=bool)[y[t]] if seen else ~A[action]
-            fit -= [math.log(max(1e-9, softmax(each * s)[shown].sum())) for each in sharpness]
+            stake = C[: len(s), y[t]].max() if seen else C[action][~A[action]].max(initial=0.0)
+            fit -= [stake * math.log(max(1e-9, softmax(each * s)[shown].sum())) for each in sharpness]
         derivative = derivatives(loss, s, A, action, y[t] if seen else None)
         if derivative is not None:
             optimizer.step(X[t], derivative)

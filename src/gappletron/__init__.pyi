@@ -59,6 +59,7 @@ from .learners.gaptron import (
     GaptronLogistic as GaptronLogistic,
     GaptronMix as GaptronMix,
 )
+from .learners.guard import Guarded as Guarded
 from .learners.learner import Decision as Decision, Learner as Learner, Problem as Problem, Round as Round
 from .learners.losses import (
     Hinge as Hinge,
@@ -85,6 +86,7 @@ from .learners.perceptron import (
     SecondOrderPerceptronDiag as SecondOrderPerceptronDiag,
 )
 from .learners.registry import named as named, names as names
+from .learners.scorers import GivenScores as GivenScores, Scorer as Scorer, Tracking as Tracking
 from .online.decisions import read_decisions as read_decisions
 from .online.model import Online as Online
 from .online.off_policy import (

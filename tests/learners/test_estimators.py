@@ -331,13 +331,13 @@ def test_inverse_gap_by_hand():
     # With costs. The classes cost .4, .9 and 1.1. A query at .3 costs .36, less than the greedy class: it is played.
     cheap = FeedbackGraph.label_efficient(3, costs=np.vstack([1 - np.eye(3), np.full((1, 3), 0.3)]))
     np.testing.assert_allclose(explored(cheap, q, sharpness=2.0, **rest), [0, 0, 0, 1])
-    # The gap is ln(.9 / .4) / (2 b). At .34 a query costs .02 of the greedy class more, and counts with a price of .05.
+    # The gap is ln(.9 / .4) / (2 b). At .34 a query costs .008 more, and counts with a price of .05.
     fair = FeedbackGraph.label_efficient(3, costs=np.vstack([1 - np.eye(3), np.full((1, 3), 0.34)]))
     p3 = 1 / (1 + 20 * (math.log(0.9 / 0.4) / 4) ** 2 * 0.05)
     np.testing.assert_allclose(explored(fair, q, sharpness=2.0, **rest), [1 - p3, 0, 0, p3])
-    # At .5 it costs .2 more than the greedy class, in units of that class, .4.
+    # At .5 it costs .2 more than the greedy class, in units of the worst, 1.1.
     dear = FeedbackGraph.label_efficient(3, costs=np.vstack([1 - np.eye(3), np.full((1, 3), 0.5)]))
-    p3 = 1 / (1 + 20 * (math.log(0.9 / 0.4) / 4) ** 2 * (0.6 - 0.4) / 0.4)
+    p3 = 1 / (1 + 20 * (math.log(0.9 / 0.4) / 4) ** 2 * (0.6 - 0.4) / 1.1)
     np.testing.assert_allclose(explored(dear, q, sharpness=2.0, **rest), [1 - p3, 0, 0, p3])
     for graph in (FeedbackGraph.full(3), FeedbackGraph.filtering(3), FeedbackGraph.disease_prevention(3)):
         np.testing.assert_array_equal(explored(graph, q, **rest), [1, 0, 0])

@@ -23,7 +23,8 @@ from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.optimizers import ConfidenceWeighted, Optimizer
 
 # The probabilities of the labels are ``softmax(b s)``, with b of these, from 1/2 to 16. With costs it is that b under
-# which what was shown so far was most likely. Each but the first two is twice the one before the last.
+# which what was shown so far was most likely, each round weighted by what was at stake: the largest cost of a class at
+# the label, or that of the action at the labels that are left. Each but the first two is twice the one before the last.
 SHARPNESS = tuple(2.0 ** (0.5 * power) for power in range(-2, 9))
 
 TIE = 1e-12  # losses that differ by less are the same
@@ -123,7 +124,7 @@ class Estimator(Composed, abstract=True):
         self.exploration.count_feedback(state.exploration, plan, played.action)
         state.learned[0] += 1.0
         if plan.graph.has_costs or is_followed(state.learned[0]):  # in all rounds it would cost half as much again
-            compare_sharpness(state.fit, plan, played.scores, played, state.direction)
+            compare_sharpness(state.fit, plan, played.scores, played, at_stake(plan, played), state.direction)
         if self.differentiate(plan, played, state.direction):
             self.optimizer.step(state.optimizer, x, state.direction, 1.0)
 
@@ -165,9 +166,9 @@ def best_sharpness(fit: Floats) -> float:
 
 
 @helper
-def compare_sharpness(fit: Floats, plan: Plan, scores: Floats, played: Round, work: Floats) -> None:
+def compare_sharpness(fit: Floats, plan: Plan, scores: Floats, played: Round, stake: float, work: Floats) -> None:
     """Add the losses of the round: minus the logarithm of how likely it was under each b, the label or that it is none
-    of the classes shown. `work` is room for a number per class.
+    of the classes shown, times what was at stake. `work` is room for a number per class.
     """
     top = argmax(scores)
     for first in range(2):
@@ -184,7 +185,21 @@ def compare_sharpness(fit: Floats, plan: Plan, scores: Floats, played: Round, wo
             for k in range(scores.size):
                 total += work[k]
                 work[k] *= work[k]  # for the next b, which is twice this one
-            fit[b] -= math.log(max(LEAST_CHANCE, shown / total))
+            fit[b] -= stake * math.log(max(LEAST_CHANCE, shown / total))
+
+
+@helper
+def at_stake(plan: Plan, played: Round) -> float:
+    """The largest cost of a class at the label, or of the action at the labels that are left; 1 without costs."""
+    if not plan.graph.has_costs:
+        return 1.0
+    stake = 0.0
+    for k in range(played.scores.size):
+        if played.label >= 0:
+            stake = max(stake, plan.graph.costs[k, played.label])
+        elif not plan.graph.visible[played.action, k]:
+            stake = max(stake, plan.graph.costs[played.action, k])
+    return stake
 
 
 # --------------------------------------------------------------------------------------------------------- the learners

@@ -271,7 +271,7 @@ class Guarded(Learner):
         if plan.graph.has_costs or is_followed(state.learned[0]):
             for b in range(state.fit.size):
                 state.fit[b] *= FORGETTING
-            compare_sharpness(state.fit, plan, state.base, played, state.estimates)
+            compare_sharpness(state.fit, plan, state.base, played, 1.0, state.estimates)
         reason = self.scorer.absorb(state.scorer, own, x, played)
         if reason != NONE:
             self.exploration.restart(state.exploration)

@@ -323,9 +323,9 @@ class Paper(Decaying):
 
 # ------------------------------------------------------------------------------------------------------- for estimators
 
-# An action that explores is never taken for cheaper than this. In units of the cost of the worst class, every action
-# costs at least this much in expectation, and y* at least this much where others are compared with it.
-LEAST_PRICE, LEAST_COST, LEAST_BASE = 0.05, 1e-12, 0.02
+# In units of the cost of the worst class: an action that explores is never taken for cheaper, and every action costs at
+# least this much in expectation.
+LEAST_PRICE, LEAST_COST = 0.05, 1e-12
 # As far as only the last rounds count, n is at most this many per class.
 RECENT = 50.0
 
@@ -358,7 +358,7 @@ class InverseGap(Exploration):
 
     With costs, let ``c_i = sum_y C[i, y] q_y`` for the probabilities ``q = softmax(b s)``. Then ``d_k = ln(c_k /
     c_{y*}) / (2b)``, how far the scores are from where the two classes would cost the same, and ``e_i = (c_i - c_{y*})
-    / c_{y*}``: what exploring costs in units of what could at most be gained by it.
+    / max_k c_k``.
 
     For a world that changes: with `floor` above 0 the dominating set is explored with probability at least ``min(1/2,
     floor / sqrt(rounds))``, where the rounds since the last restart count; and as far as only the last rounds count, n
@@ -470,7 +470,7 @@ def compare_costs(
         # No cost is taken for 0, so that its logarithm is finite.
         gaps[k] = abs(math.log((prices[k] / worst + LEAST_COST) / (base + LEAST_COST))) / (2.0 * sharpness)
     for i in range(prices.size):
-        prices[i] = (prices[i] / worst - base) / max(LEAST_BASE, base)
+        prices[i] = prices[i] / worst - base
 
 
 @helper
