@@ -142,7 +142,7 @@ def test_wrong_scores_are_refused_before_anything_changes():
     assert model.features == untouched.features
     other = Online("gapsmh", GRAPH, FEATURES)
     for call in (lambda: other.act(X[0], scores=S[0]), lambda: other.act_many(X, scores=S)):
-        with pytest.raises(UserError, match="gapsmh takes no scores: use the default learner"):
+        with pytest.raises(UserError, match="gapsmh takes no scores: use the learner 'guarded'"):
             call()
     assert other.rounds == 0
 

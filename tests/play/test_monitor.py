@@ -352,7 +352,7 @@ def test_a_report_is_json_and_prints():
     report = Monitor(player).report(0.1)
     again = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert list(again)[:6] == ["rounds", "judged", "labels_seen", "explored", "actions", "alpha"]
-    assert list(again)[6:] == ["policy", "greedy", "window", "alarm", "spent"]
+    assert list(again)[6:] == ["policy", "greedy", "window", "alarm", "spent", "restarts", "bound"]
     assert again["policy"]["classes"]["ham"]["error"]["low"] == report.policy.classes["ham"].error.low
     assert "classes" not in again["window"]["policy"]
     assert again["greedy"]["cost"]["high"] == report.greedy.cost.high

@@ -215,7 +215,7 @@ def test_the_command_line_plays_teaches_and_predicts_with_scores(tmp_path):
     for _ in Runs.continuing(player, open_stream(path, label="label", scores=COLUMNS)):
         pass
     assert (Online.load(tmp_path / "more.npz").weights == player.weights).all()
-    code, _, err = ended("teach", tmp_path / "taught.npz", path, "--label", "label", *OPTIONS)
+    code, _, err = ended("teach", tmp_path / "taught.npz", path, "--learner", "guarded", "--label", "label", *OPTIONS)
     assert code == 0, err
     taught = Online.load(tmp_path / "taught.npz")
     twin = Online("guarded", taught.graph, encoder=Encoder())

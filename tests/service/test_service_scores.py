@@ -37,8 +37,8 @@ def named(scores, names=NAMES):
 def models(tmp_path):
     """One that decides, two shadows, one of which takes no scores, and a twin in memory."""
     with (
-        Online.open(tmp_path / "a", graph=GRAPH, features=3, durability="os") as champion,
-        Online.open(tmp_path / "b", graph=GRAPH, features=3, seed=5, durability="os") as shadow,
+        Online.open(tmp_path / "a", "guarded", GRAPH, 3, durability="os") as champion,
+        Online.open(tmp_path / "b", "guarded", GRAPH, 3, seed=5, durability="os") as shadow,
         Online.open(tmp_path / "c", "gapsmh", GRAPH, 3, durability="os") as other,
     ):
         yield champion, shadow, other, Online("guarded", graph=GRAPH, features=3, monitor=True)

@@ -34,7 +34,7 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
     """The names that :func:`named` accepts; with a graph, of those that can play it.
 
     >>> names()[:4]
-    ['auto', 'partial-likelihood', 'squarecb-g', 'gapsmh']
+    ['auto', 'partial-likelihood', 'squarecb-g', 'guarded']
     """
     return [name for name, learner in REGISTERED.items() if graph is None or _find_refusal(learner, graph) is None]
 
