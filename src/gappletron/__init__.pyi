@@ -86,6 +86,7 @@ from .learners.perceptron import (
     SecondOrderPerceptronDiag as SecondOrderPerceptronDiag,
 )
 from .learners.registry import named as named, names as names
+from .learners.run_bound import Restart as Restart, RunBound as RunBound
 from .learners.scorers import GivenScores as GivenScores, Scorer as Scorer, Tracking as Tracking
 from .online.decisions import read_decisions as read_decisions
 from .online.model import Online as Online
@@ -117,6 +118,5 @@ from .play.monitor import (
 )
 from .play.monitor_state import Watch as Watch
 from .play.player import Player as Player
-from .play.run_bound import Restart as Restart, RunBound as RunBound
 from .play.runs import Runs as Runs, play as play
 from .play.turns import Turn as Turn

@@ -37,6 +37,7 @@ from gappletron.learners.exploration.minimax import BANDIT, REVEALING, Game, ban
 from gappletron.learners.exploration.rules import LEAST_COST, Exploration, InverseGap, Outlook
 from gappletron.learners.learner import Decision, Learner, Round, exchange, propensity
 from gappletron.learners.optimizers import fill_all
+from gappletron.learners.run_bound import REASONS, Restart, RunBound
 from gappletron.learners.scorers import NONE, Scorer, Tracking
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
@@ -335,6 +336,27 @@ class Guarded(Learner):
         self.scorer.restart_now(state.scorer)
         self.exploration.restart(state.exploration)
         note_restart(state, NONE)
+
+    def bound(self, state: Any) -> RunBound:
+        eta, sums = self.find_rate(state), state.sums.tolist()
+        return RunBound(
+            rounds=int(state.rounds[0]),
+            scorer_loss=sums[SCORER],
+            scorer_error=math.sqrt(sums[SQUARES]),
+            own_loss=sums[OWN],
+            value_sum=sums[VALUES],
+            distance=sums[OFFSETS] + (0.5 / eta if eta > 0.0 else 0.0),
+            labels_seen=int(sums[SEEN]),
+            phases=int(state.phase[0]) + 1,
+            uncovered=int(sums[UNCOVERED]),
+            latest=int(sums[LATEST]),
+            delay=self.delay,
+        )
+
+    def restarts(self, state: Any) -> tuple[Restart, ...]:
+        count = int(state.restarts[0])
+        places = [n % REMEMBERED for n in range(max(0, count - REMEMBERED), count)]
+        return tuple(Restart(int(state.restarted[0, p]), REASONS[int(state.restarted[1, p])]) for p in places)
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         return smooth_hinge(scores, y)

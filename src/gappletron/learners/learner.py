@@ -16,6 +16,7 @@ from gappletron.kernel.numerics import LEAST_PROBABILITY, Row, argmax, dot, marg
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, freeze
 from gappletron.kernel.types import NO_VECTOR, Floats
+from gappletron.learners.run_bound import Restart, RunBound
 
 
 @dataclass(frozen=True)
@@ -258,6 +259,14 @@ class Learner(Piece, abstract=True):
     @compiled
     def reset(self, state: Any) -> None:
         """Forget what may be out of date, as after a change that was noticed; by default nothing."""
+
+    def bound(self, state: Any) -> RunBound | None:
+        """What is proved about the cost of a run that led to this state; None where there is no such bound."""
+        return None
+
+    def restarts(self, state: Any) -> tuple[Restart, ...]:
+        """The last restarts of a learner that restarts, oldest first."""
+        return ()
 
     can_reset: ClassVar[bool] = False
     """Whether :meth:`reset` does anything."""

@@ -24,6 +24,7 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
+from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.online import events, transitions
 from gappletron.online.access import DurableModel, changing, looking
 from gappletron.online.contents import FORMAT, TOGETHER, Contents
@@ -38,7 +39,6 @@ from gappletron.play.monitor import Monitor
 from gappletron.play.monitor_state import NoWatch
 from gappletron.play.options import Options, takes_options
 from gappletron.play.player import Player
-from gappletron.play.run_bound import Restart, RunBound
 
 T = TypeVar("T")
 

@@ -2,11 +2,12 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
 from gappletron.data.prepared import Prepared, prepare
 from gappletron.data.scores import NO_SCORES, check_score_table, squash_scores
@@ -18,6 +19,7 @@ from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play
 from gappletron.play.rounds import Tally
+from gappletron.play.turns import KEPT, Turn
 
 
 def check_chunk(player: Any, chunk: Chunk | Prepared, scores: Any = None) -> Prepared:
@@ -71,6 +73,40 @@ def find_stretches(player: Any, graphs: Sequence[FeedbackGraph], rounds: int) ->
         found.append((start, stop, graph))
         start = stop
     return found
+
+
+def check_graph(own: FeedbackGraph, graph: Any) -> FeedbackGraph:
+    """Return a graph over the same classes and actions as a player's own."""
+    if not isinstance(graph, FeedbackGraph):
+        raise UserError(f"{graph!r} is not a FeedbackGraph: the graph of a round is one")
+    if graph == own:
+        return own  # the same object, so that a saved model goes on with the same bits
+    if graph.classes != own.classes or graph.actions != own.actions:
+        raise UserError(f"the graph {graph.name!r} has other classes or actions: only edges and costs may change")
+    return graph
+
+
+def check_label(engine: Any, turn: Turn, label: int) -> int:
+    """Return the position of a label that a turn may have, or -1; compiled code will trust it."""
+    if type(label) is not int:
+        label = whole(label, "the position of a label", least=-1)
+    if not -1 <= label < turn.graph.n_classes:
+        raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
+    if turn.features > engine.state.sizes.features:
+        raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
+    kept = engine.kept if turn.graph is engine.graph else engine.learner.keeps(turn.graph.n_classes)
+    if turn.record.item(KEPT) != kept:
+        raise UserError("the turn is one of another learner, or was not drawn: learn from those that act() returned")
+    return label
+
+
+def check_labels(engine: Any, turns: Sequence[Turn], labels: Sequence[int]) -> list[int]:
+    """Return the positions of the labels of many turns, each of which is there once."""
+    if len(turns) != len(labels):
+        raise UserError(f"there are {len(turns)} turns and {len(labels)} labels: give one for each")
+    if len(set(map(id, turns))) < len(turns):
+        raise UserError("a turn stands twice in the feedback: learn from each once")
+    return [check_label(engine, turn, label) for turn, label in zip(turns, labels, strict=True)]
 
 
 def check_teachable(learner: Learner) -> None:
@@ -130,8 +166,11 @@ def check_many_scores(learner: Learner, graph: FeedbackGraph, given: Any, rows: 
     return np.array(made).reshape(rows, graph.n_classes)
 
 
-def add_scores(player: Any, chunks: list[Prepared], given: Any) -> Iterator[Prepared]:
-    """Return the chunks with the scores of all their rows, in order."""
+def add_scores(player: Any, given_chunks: Iterable[Prepared], given: Any) -> Iterable[Prepared]:
+    """Return the chunks with the scores of all their rows, in order; as they are where there are none."""
+    if given is None:
+        return given_chunks
+    chunks = list(given_chunks)
     rows = [len(ready.chunk.labels) for ready in chunks]
     scores = check_many_scores(player.learner, player.graph, given, sum(rows))
     ends = itertools.accumulate(rows, initial=0)

@@ -23,6 +23,7 @@ from gappletron.kernel.packed import Packed, packed
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.spelling import decode_piece, encode_piece
 from gappletron.kernel.state import Layout, Sizes, State, check_shapes
+from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play
 from gappletron.play import rounds
@@ -31,7 +32,7 @@ from gappletron.play.draws import Draws, check_random_state
 from gappletron.play.limits import Limits, NoLimits
 from gappletron.play.monitor_state import NoWatch, Watching
 from gappletron.play.rounds import Counts, Losses, Rows, Setup, Tally
-from gappletron.play.turns import record_size, row_size
+from gappletron.play.turns import HEAD, record_size, row_size
 
 # What is derived from so many graphs is kept.
 MOST_GRAPHS = 64
@@ -225,6 +226,31 @@ class Engine:
     def select(self, checked: Prepared) -> Prepared:
         """Return a chunk without its zeros, unless rows are scaled by them: no learner's step depends on them."""
         return checked if self.setup.normalization.counts_zeros() else checked.without_zeros()
+
+    def new_record(self, entries: int, chances: Floats | None, given: Floats | None) -> Floats:
+        """Return the record of a round to be played, for a row with so many entries; with the probabilities of
+        another's decision, and the scores that came with the row, where there are any.
+        """
+        room = self.setup.record_size + row_size(entries + self.bias)
+        record = np.zeros(room if chances is None else room + chances.size)
+        if chances is not None:
+            record[HEAD : HEAD + chances.size] = chances
+        if given is not None:
+            start = self.setup.record_size - self.kept
+            record[start] = 1.0
+            record[start + 1 : start + 1 + given.size] = given
+        return record
+
+    def new_records(self, entries: NDArray[np.int64], given: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Return where the records of many rounds begin and end, and the records, one after the other."""
+        ends = np.zeros(entries.size + 1, np.int64)
+        np.cumsum(self.setup.record_size + row_size(entries + int(self.bias)), out=ends[1:])
+        records = np.zeros(ends[-1])
+        if given.size:
+            first = ends[:-1, np.newaxis] + self.setup.record_size - self.kept
+            records[first] = 1.0
+            records[first + 1 + np.arange(given.shape[1])] = given
+        return ends, records
 
     def scale(self, checked: Prepared) -> Rows:
         """Return the rows of a chunk as the learner would see them if they came next."""

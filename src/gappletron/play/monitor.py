@@ -15,12 +15,11 @@ from gappletron.base.checks import Label, number
 from gappletron.base.colours import COLOURS
 from gappletron.base.errors import UserError
 from gappletron.base.text import make_printable
-from gappletron.learners.guard import Guarded
+from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.play import monitor_state
 from gappletron.play.history import align_table, draw_band, label_axes, new_figure
 from gappletron.play.monitor_state import BLOCKS, GREEDY, GREEDY_ERROR, JUDGED, POLICY, POLICY_ERROR, SEEN, SLOTS
 from gappletron.play.player import Player
-from gappletron.play.run_bound import Restart, RunBound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -241,7 +240,7 @@ class Monitor:
         self._state = player.engine.watched.resized(player.engine.watched.sizes)  # a copy
         self._rounds, self._now, self._spent = player.rounds, player.now, player.spent
         self._restarts = player.restarts
-        self._bound = player.bound() if isinstance(player.learner, Guarded) else None
+        self._bound = player.learner.bound(player.engine.state.tuple)
 
     def report(self, alpha: float = 0.05) -> Report:
         """Return the estimates with their intervals.

@@ -32,6 +32,7 @@ from gappletron.kernel.spelling import decode_piece
 from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
+from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.play import archive, checks, rounds
 from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
@@ -39,8 +40,7 @@ from gappletron.play.limits import Limits
 from gappletron.play.monitor_state import NoWatch, Watching, find_watch
 from gappletron.play.options import PlayerOptions, takes_options
 from gappletron.play.rounds import Counts, Losses, Rows, Tally
-from gappletron.play.run_bound import Restart, RunBound, compute_bound, list_restarts
-from gappletron.play.turns import HEAD, KEPT, Turn, Turns, row_size
+from gappletron.play.turns import HEAD, Turn, Turns
 
 # The kind of a file.
 FORMAT = "gappletron.Player"
@@ -194,12 +194,15 @@ class Player:
 
     def bound(self) -> RunBound:
         """Return what is proved about the cost so far, for the learner `guarded`."""
-        return compute_bound(self.learner, self.engine.state.tuple)
+        found = self.learner.bound(self.engine.state.tuple)
+        if found is None:
+            raise UserError(f"{self.learner.name} has no bound of this kind: use the learner 'guarded'")
+        return found
 
     @property
     def restarts(self) -> tuple[Restart, ...]:
         """The last restarts of the learner, oldest first: where it noticed a change, or was reset."""
-        return list_restarts(self.learner, self.engine.state.tuple)
+        return self.learner.restarts(self.engine.state.tuple)
 
     def reset(self) -> None:
         """Let the learner forget what may be out of date, as if it had noticed a change; a part of it stays."""
@@ -303,15 +306,7 @@ class Player:
     def check_graph(self, graph: FeedbackGraph | None) -> FeedbackGraph:
         """Return the graph of one round: the player's own, or another over the same classes and actions."""
         own = self.engine.graph
-        if graph is None or graph is own:
-            return own
-        if not isinstance(graph, FeedbackGraph):
-            raise UserError(f"{graph!r} is not a FeedbackGraph: the graph of a round is one")
-        if graph == own:
-            return own  # the same object, so that a saved model goes on with the same bits
-        if graph.classes != own.classes or graph.actions != own.actions:
-            raise UserError(f"the graph {graph.name!r} has other classes or actions: only edges and costs may change")
-        return graph
+        return own if graph is None or graph is own else checks.check_graph(own, graph)
 
     def make_room(self, *lasts: int) -> None:
         """Let the state of a growing player have the features with these indices, in this order."""
@@ -349,16 +344,7 @@ class Player:
         if self.feature_limit is not None and vector.indices.size:
             self.make_room(vector.indices.item(-1))
         engine = self.engine
-        entries = vector.values.size + engine.bias
-        record = np.zeros(engine.setup.record_size + entries + (entries + 1) // 2)
-        if chances is not None:
-            record = np.concatenate([record, np.zeros(chances.size)])
-            record[HEAD : HEAD + chances.size] = chances
-        if given is not None:
-            start = engine.setup.record_size - engine.setup.kept.size
-            record[start] = 1.0
-            record[start + 1 : start + 1 + given.size] = given
-        return Turn(here, engine.state.sizes.features, record)
+        return Turn(here, engine.state.sizes.features, engine.new_record(vector.values.size, chances, given))
 
     def draw(self, turn: Turn, vector: Vector, at: int, action: int | None = None, greedy: int | None = None) -> bool:
         """Draw the action of a new turn for this vector as round number `at`, or take over another's action and perhaps
@@ -390,13 +376,7 @@ class Player:
             ends = rows.indptr[1:][np.diff(rows.indptr) > 0]
             self.make_room(*rows.indices[ends - 1].tolist())
         engine, n = self.engine, rows.squared.size
-        ends = np.zeros(n + 1, np.int64)
-        np.cumsum(engine.setup.record_size + row_size(np.diff(rows.indptr) + int(engine.bias)), out=ends[1:])
-        records = np.zeros(ends[-1])
-        if given.size:
-            first = ends[:-1, np.newaxis] + engine.setup.record_size - engine.setup.kept.size
-            records[first] = 1.0
-            records[first + 1 + np.arange(given.shape[1])] = given
+        ends, records = engine.new_records(np.diff(rows.indptr), given)
         pack = engine.pack(here)
         while True:  # again where a signal handler has played a round in between
             at = self.rounds
@@ -435,38 +415,18 @@ class Player:
         gradient is that of prediction time, applied to the weights of today. A turn from before a class was added
         teaches what it could teach then.
         """
-        label = self._check_label(turn, label)
+        label = checks.check_label(self.engine, turn, label)
         engine = self.engine
         if engine.learn is None:
             engine.compile_rounds()
         pack = engine.own if turn.graph is engine.graph else engine.pack(turn.graph)
         engine.learn(pack, turn.record, label)
 
-    def _check_label(self, turn: Turn, label: int) -> int:
-        """Return the position of a label that a turn may have, or -1; compiled code will trust it."""
-        if type(label) is not int:
-            label = whole(label, "the position of a label", least=-1)
-        if not -1 <= label < turn.graph.n_classes:
-            raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
-        engine = self.engine
-        if turn.features > engine.state.sizes.features:
-            raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
-        kept = engine.kept if turn.graph is engine.graph else engine.learner.keeps(turn.graph.n_classes)
-        if turn.record.item(KEPT) != kept:
-            raise UserError(
-                "the turn is one of another learner, or was not drawn: learn from those that act() returned"
-            )
-        return label
-
     def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
         """Take in the feedback of many turns, in order: the same bits as :meth:`learn` for each, in one call of
         compiled code where all have the player's own graph.
         """
-        if len(turns) != len(labels):
-            raise UserError(f"there are {len(turns)} turns and {len(labels)} labels: give one for each")
-        if len(set(map(id, turns))) < len(turns):
-            raise UserError("a turn stands twice in the feedback: learn from each once")
-        given = [self._check_label(turn, label) for turn, label in zip(turns, labels, strict=True)]
+        given = checks.check_labels(self.engine, turns, labels)
         if not all(turn.graph is self.graph for turn in turns):
             for turn, label in zip(turns, given, strict=True):
                 self.learn(turn, label)
@@ -524,9 +484,7 @@ class Player:
         dtype: type[Any] = np.float64,
     ) -> NDArray[Any]:
         """Return what a function of :mod:`gappletron.play.rounds` writes for every row of X, in so many columns."""
-        chunks = prepare_rows(X, self.features, self.feature_limit is not None)
-        if scores is not None:
-            chunks = checks.add_scores(self, list(chunks), scores)
+        chunks = checks.add_scores(self, prepare_rows(X, self.features, self.feature_limit is not None), scores)
         return self.engine.look(write, chunks, columns, self.check_graph(graph), dtype)
 
     # ---------------------------------------------------------------------------------------------------------- growing

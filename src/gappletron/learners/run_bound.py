@@ -1,12 +1,6 @@
 """What is proved about the cost of a guarded player so far, as numbers, and what cannot be known (docs, page Guard)."""
 
-import math
 from dataclasses import dataclass
-from typing import Any
-
-from gappletron.base.errors import UserError
-from gappletron.learners import guard
-from gappletron.learners.guard import Guarded
 
 # Why a learner began anew, by the number that its state keeps.
 REASONS = ("reset", "change", "memory")
@@ -96,34 +90,3 @@ class RunBound:
                 f"{self.delay:g}; use guarded:delay={self.latest}."
             )
         return "\n".join(lines)
-
-
-def compute_bound(learner: Any, state: Any) -> RunBound:
-    """Return the bound of a guarded learner with this state; other learners are a UserError."""
-    if not isinstance(learner, Guarded):
-        raise UserError(f"{learner.name} has no bound of this kind: use the learner 'guarded', or see the page Theory")
-    sums = state.sums.tolist()
-    eta = learner.find_rate(state)
-    squares = max(0.0, sums[guard.SQUARES])
-    return RunBound(
-        rounds=int(state.rounds[0]),
-        scorer_loss=sums[guard.SCORER],
-        scorer_error=math.sqrt(squares),
-        own_loss=sums[guard.OWN],
-        value_sum=sums[guard.VALUES],
-        distance=sums[guard.OFFSETS] + (0.5 / eta if eta > 0.0 else 0.0),
-        labels_seen=int(sums[guard.SEEN]),
-        phases=int(state.phase[0]) + 1,
-        uncovered=int(sums[guard.UNCOVERED]),
-        latest=int(sums[guard.LATEST]),
-        delay=learner.delay,
-    )
-
-
-def list_restarts(learner: Any, state: Any) -> tuple[Restart, ...]:
-    """Return the last restarts of a learner, oldest first; none for one that does not restart."""
-    if not isinstance(learner, Guarded):
-        return ()
-    count = int(state.restarts[0])
-    places = [n % guard.REMEMBERED for n in range(max(0, count - guard.REMEMBERED), count)]
-    return tuple(Restart(int(state.restarted[0, p]), REASONS[int(state.restarted[1, p])]) for p in places)
