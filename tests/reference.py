@@ -640,13 +640,18 @@ def smooth_hinge(s, y):
 class Tracking:
     """Three scorers: AROW, AROW that forgets, AdaGrad; their weights by recent losses; restarts."""
 
-    def __init__(self, K, d, alarm=15.0, memory=math.inf):
+    def __init__(self, K, d, alarm=5.0, memory=math.inf):
         self.K, self.alarm, self.memory = K, alarm, memory
         self.slow, self.fast = ConfidenceWeighted(K, d), ConfidenceWeighted(K, d)
         self.W, self.squares = np.zeros((K, d)), np.zeros((K, d))
         self.losses = np.zeros(4)
         self.rounds, self.errors = np.zeros(4), np.zeros(4)
-        self.contradiction, self.learned, self.rows = 0.0, 0, []
+        self.excursion, self.contradiction, self.peak, self.changes = [], 0.0, 0.0, 0
+        self.learned, self.rows = 0, []
+
+    @property
+    def suspicion(self):
+        return (self.contradiction / (self.alarm + math.log(1 + len(self.rows)))) ** 2
 
     def members(self, x, given):
         scale = 1.0 if not self.rows or sum(self.rows) == 0 else math.sqrt(len(self.rows) / sum(self.rows))
@@ -666,7 +671,7 @@ class Tracking:
         w = self.shares(given)[1]
         return (1 - w) * self.slow.uncertainty(x, a, b) + w * self.fast.uncertainty(x, a, b)
 
-    def learn(self, x, A, action, label, given=None):
+    def learn(self, x, A, action, label, given=None):  # noqa: PLR0912 - one step after the other, as in the docs
         """`label` is None where it was not seen. Whether it began anew."""
         K, found = self.K, self.members(x, given)
         restarted = False
@@ -676,20 +681,29 @@ class Tracking:
             _, second = margin(found[0], best)
             place = min(3, int(2 * (cut[best] - cut[second])))
             error = best != label
-            if self.rounds[place] >= 10:
-                p0 = min(0.9, max(0.002, (self.errors[place] + 0.5) / (self.rounds[place] + 2)))
-                p1 = min(0.95, 1.5 * p0 + 0.1)
+            if error or self.contradiction > 0:
+                p0 = min(0.9, max(0.002, (self.errors[place] + 1 - 1 / K) / (self.rounds[place] + 1)))
+                wrong = sum(was for _, was in self.excursion)
+                p1 = min(0.95, max(2 * p0 + 0.2, (wrong + 1) / (len(self.excursion) + 4)))
                 ratio = p1 / p0 if error else (1 - p1) / (1 - p0)
                 self.contradiction = max(0.0, self.contradiction + math.log(ratio))
-            self.rounds[place] += 1
-            self.errors[place] += error
-        if self.contradiction > self.alarm:
+                self.peak = max(self.peak, self.contradiction)
+            self.excursion.append((place, error))
+            if self.contradiction == 0:
+                self.changes += self.peak >= 6
+                if self.peak < 6:
+                    for where, was in self.excursion:
+                        self.rounds[where] += 1
+                        self.errors[where] += was
+                self.excursion, self.peak = [], 0.0
+        if self.contradiction > self.alarm + math.log(1 + len(self.rows)):
             restarted = True
             self.slow.W *= 0.3
             self.slow.S[:] = 1
             self.W *= 0.3
             self.squares[:] = 0
-            self.contradiction, self.learned = 0.0, 0
+            self.excursion, self.contradiction, self.peak, self.learned = [], 0.0, 0.0, 0
+            self.changes += 1
             self.rounds[:], self.errors[:] = 0, 0
             self.losses[[0, 2]] = self.losses[1]
         self.rows.append(x @ x)
@@ -797,14 +811,14 @@ def secured(A, C, S, losses, s, star, gamma, p):  # noqa: PLR0912 - a case for e
     return p
 
 
-def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=0.1, alarm=15.0):
+def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=0.1, alarm=5.0):
     """`graph` is (A, S, C) or a list of them. The actions, the scorer, and (l, V, gamma, seen loss) of every round."""
     K, d = graph_at(graph, 0)[0].shape[1], X.shape[1]
     scorer = Tracking(K, d, alarm)
     sharpness = 2.0 ** (np.arange(-2, 9) / 2)
     fit = np.zeros(len(sharpness))
     Z, slope, own = np.zeros((K, d)), 0.0, 0.0
-    size = largest = blind = rounds = informed = phase = 0
+    size = largest = blind = informed = phase = 0
     evidence, evidence_squared = 0.0, 0.0
     actions, told = [], []
     for t in range(len(y)):
@@ -836,7 +850,8 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             V = scorer.uncertainty(x, star, closest(gaps, star), g)
             w = scorer.shares(g)[1]
             n = informed - w * max(0, informed - 50 * K)
-            least = min(0.5, max(floor / math.sqrt(1 + rounds), (scorer.contradiction / alarm) ** 2))
+            changes = 0 if A[star, star] else scorer.changes
+            least = min(0.5, max(floor * math.sqrt((1 + 24 * changes) / (1 + t)), scorer.suspicion))
             p = inverse_gap(A, S, gaps, prices, star, V, n, scale, least)
         loss, stability, others = np.zeros(K), np.zeros(K), np.zeros(K, int)
         for label in range(K):
@@ -851,7 +866,6 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
         value = guard_value(A, excess, loss, stability, p)
         blind += value > 0
         size, largest = now, rho
-        rounds += 1
         action = draw(p, draws[t])
         actions.append(action)
         told.append((value, gamma * top.max(), p))
@@ -882,5 +896,5 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             losses = [-math.log(max(1e-9, softmax(each * b)[shown].sum())) for each in sharpness]
             fit = 0.998 * fit + losses
         if scorer.learn(x, A, action, y[t] if seen else None, g):
-            informed, rounds = 0, 0
+            informed = 0
     return actions, scorer, told

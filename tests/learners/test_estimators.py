@@ -307,7 +307,9 @@ def explored(graph, q, doubt=1.0, informed=0, scale=2.4, greedy=None, sharpness=
             return doubt
 
     plan = Plan(graph.arrays, rule.table(graph))
-    rule.appraise(state.tuple, plan, Outlook(Known(), None, None, greedy, 0.0, 0.0), np.asarray(q, float), sharpness)
+    rule.appraise(
+        state.tuple, plan, Outlook(Known(), None, None, greedy, 0.0, 0.0, 0.0), np.asarray(q, float), sharpness
+    )
     rate = rule.explore(state.tuple, plan, greedy, 0.0, out)
     assert rate == pytest.approx(1.0 - out[greedy])
     return out

@@ -68,9 +68,9 @@ def test_it_is_its_transcription(graph, scores):
     y[90:] = (y[90:] + 1) % graph.n_classes  # a change in the middle
     given = rng.uniform(-1, 1, (150, graph.n_classes)) if scores else None
     with interpreted():
-        player = Player(Guarded(Tracking(alarm=4.0)), graph, 6, seed=3, normalize=None, bias=False)
+        player = Player(Guarded(Tracking(alarm=0.5)), graph, 6, seed=3, normalize=None, bias=False)
         actions, told = play_given(player, X, y, given)
-        expected = reference.guarded(X, y, parts_of(graph), draws_of(3, 150), given, alarm=4.0)
+        expected = reference.guarded(X, y, parts_of(graph), draws_of(3, 150), given, alarm=0.5)
     assert actions == expected[0]
     np.testing.assert_allclose(player.weights.T, expected[1].slow.W, rtol=1e-7, atol=1e-9)
     state = player.engine.state.tuple.scorer

@@ -183,7 +183,7 @@ def test_what_reveals_is_played_alone_where_the_gap_is_clear():
     for graph in (FeedbackGraph.full(3), FeedbackGraph.filtering(3), FeedbackGraph([[1, 1, 1], [0, 1, 0], [0, 0, 1]])):
         state, out = state_of(rule, 1, 3), np.zeros(3)
         plan = Plan(graph.arrays, rule.table(graph))
-        rule.appraise(state.tuple, plan, Outlook(None, None, None, 0, 0.0, 0.0), np.array([0.9, 0.1, 0.0]), 1.0)
+        rule.appraise(state.tuple, plan, Outlook(None, None, None, 0, 0.0, 0.0, 0.0), np.array([0.9, 0.1, 0.0]), 1.0)
         assert rule.explore(state.tuple, plan, 0, 0.0, out) == pytest.approx(0.0, abs=1e-9)
         assert out[0] == pytest.approx(1.0, abs=1e-9)
 
@@ -192,7 +192,7 @@ def test_it_explores_less_from_round_to_round():
     rule, graph, rates = SquareCB(2.0), FeedbackGraph.bandit(3), []
     state, out, plan = state_of(rule, 1, 3), np.zeros(3), Plan(graph.arrays, rule.table(graph))
     for _ in range(50):
-        rule.appraise(state.tuple, plan, Outlook(None, None, None, 1, 0.0, 0.0), np.array([0.2, 0.7, 0.1]), 1.0)
+        rule.appraise(state.tuple, plan, Outlook(None, None, None, 1, 0.0, 0.0, 0.0), np.array([0.2, 0.7, 0.1]), 1.0)
         rates.append(rule.explore(state.tuple, plan, 1, 0.0, out))
         rule.count_round(state.tuple, plan, 1)
     assert rates == sorted(rates, reverse=True)

@@ -109,7 +109,7 @@ class Estimator(Composed, abstract=True):
             sharpened_softmax(scores, sharpness, state.estimates)
         else:
             self.estimate(scores, state.estimates)
-        outlook = Outlook(self.optimizer, state.optimizer, x, greedy, 0.0, 0.0)
+        outlook = Outlook(self.optimizer, state.optimizer, x, greedy, 0.0, 0.0, 0.0)
         self.exploration.appraise(state.exploration, plan, outlook, state.estimates, sharpness)
         r = rival(state.estimates, greedy)
         gap = min(1.0, max(0.0, 1.0 - (state.estimates[greedy] - state.estimates[r])))

@@ -58,7 +58,7 @@ class WithLoss(Composed, abstract=True):
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         gap = self.loss.gap_with(scores, greedy, state.work)
-        outlook = Outlook(self.optimizer, state.optimizer, x, greedy, 0.0, 0.0)
+        outlook = Outlook(self.optimizer, state.optimizer, x, greedy, 0.0, 0.0, 0.0)
         self.exploration.prepare(state.exploration, plan, outlook, self.loss, scores, state.work)
         rate = self.exploration.explore(state.exploration, plan, greedy, gap, out)
         return Decision(greedy, rate)

@@ -224,7 +224,7 @@ class Guarded(Learner):
             for k in range(scores.size):
                 state.estimates[k] = 0.5 + 0.5 * min(1.0, max(-1.0, scores[k]))
         recency, suspicion = self.scorer.recency(state.scorer), self.scorer.suspicion(state.scorer)
-        outlook = Outlook(self.scorer, state.scorer, x, greedy, recency, suspicion)
+        outlook = Outlook(self.scorer, state.scorer, x, greedy, recency, suspicion, self.scorer.changes(state.scorer))
         own = Plan(plan.graph, plan.table.rule)
         self.exploration.appraise(state.exploration, own, outlook, state.estimates, sharpness)
         r = rival(state.estimates, greedy)

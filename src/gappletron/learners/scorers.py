@@ -17,7 +17,7 @@ from gappletron.kernel.pieces import Piece, Positive, PositiveOrInfinite, compil
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Round
-from gappletron.learners.optimizers import AdaGrad, ConfidenceWeighted, Optimizer
+from gappletron.learners.optimizers import AdaGrad, ConfidenceWeighted, Optimizer, fill_all
 
 # The members of a mixture: the optimizers with a long and a short memory, AdaGrad, and the scores that came with x.
 SLOW, FAST, THIRD, GIVEN = range(4)
@@ -25,10 +25,13 @@ SLOW, FAST, THIRD, GIVEN = range(4)
 DECAY = 0.99  # what a member's loss counts for after one more round with feedback
 SHARPNESS = 0.5  # members are weighed by exp(-SHARPNESS * loss)
 
-# A change is looked for in the errors of the slow member, in so many bins of the gap between its two best classes. A
-# bin counts after the first rounds in it, and its error rate p is compared with `min(0.95, 1.5 p + 0.1)`.
-BINS, FIRST = 4, 10.0
-LEAST_ERROR, MOST_ERROR = 0.002, 0.9
+# A change is looked for in the errors of the slow member, in so many bins of the gap between its two best classes.
+BINS = 4
+LEAST_ERROR, MOST_ERROR, MOST_CHANGED = 0.002, 0.9, 0.95
+
+# A sum of log-likelihood ratios that reached this much before it fell back to 0 was a change too, though a small one:
+# it counts for the floor under exploration, and its rounds say nothing of the error rate before.
+NOTICED = 6.0
 
 KEPT = 0.3  # what a restart leaves of the weights
 
@@ -76,6 +79,11 @@ class Scorer(Piece, abstract=True):
     @compiled
     def suspicion(self, state: Any) -> float:
         """The least probability of exploring that the scorer asks for; 0 by default."""
+        return 0.0
+
+    @compiled
+    def changes(self, state: Any) -> float:
+        """How many changes it has noticed so far; 0 by default."""
         return 0.0
 
     @compiled
@@ -139,28 +147,29 @@ class Tracking(Scorer):
     as the one after it. Scores that come with x are a fourth member in such rounds.
 
     **Changes.** Wherever it is shown whether the best class of the slow scorer was right, the logarithm of ``p1/p0`` is
-    added for an error and of ``(1-p1)/(1-p0)`` otherwise, where p0 is the error rate so far of rounds with a similar
-    gap and ``p1 = min(.95, 1.5 p0 + .1)``; a negative sum becomes 0. If p0 were the true rate, the sum would reach
-    `alarm` on average once in e^alarm such rounds at most. Until then a sum of u asks for an exploration of at least
-    ``(u/alarm)^2``. At `alarm` the slow and the third scorer begin anew: they forget how certain they were, and .3 of
-    their weights stays.
+    added for an error and of ``(1-p1)/(1-p0)`` otherwise; a negative sum becomes 0. p0 is the error rate so far of
+    rounds with a similar gap, and p1 the error rate since the sum was last 0, at least ``2 p0 + .2``. With n rounds
+    learned from, the slow and the third scorer begin anew where the sum exceeds ``alarm + ln(1 + n)``: they forget how
+    certain they were, and .3 of their weights stays. If p0 were the true rate, this would happen in round n with
+    probability ``e^-alarm / n`` at most. Until then a sum of u asks for an exploration of at least ``(u / limit)^2``.
 
     With a finite `memory`, they forget how certain they are after so many rounds with feedback; their weights stay.
 
     >>> Tracking()
     Tracking(slow=ConfidenceWeighted(noise=0.03, shrink=0.3, retain=1.0), fast=ConfidenceWeighted(noise=0.03, \
-shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=15.0)
+shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.0)
     """
 
     slow: Optimizer = ConfidenceWeighted()
     fast: Optimizer = ConfidenceWeighted(retain=0.9)
     third: Optimizer = AdaGrad(rate=0.5)
     memory: PositiveOrInfinite = math.inf
-    alarm: Positive = 15.0
+    alarm: Positive = 5.0
 
     def declare(self) -> Layout:
-        """The three scorers; L of each; rounds and errors of the slow one by the gap; the sum that looks for a change;
-        the rounds learned from since the last restart; and the mean of ||x||^2, as a sum and a number.
+        """The three scorers; L of each; rounds and errors of the slow one by the gap, before the sum that looks for a
+        change rose above 0 and since then; that sum and its largest value since; the changes noticed; the rounds
+        learned from, and those since the last restart; and the mean of ||x||^2, as a sum and a number.
         """
         return {
             "slow": self.slow.declare(),
@@ -168,8 +177,12 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=15
             "third": self.third.declare(),
             "losses": Field(4, least=0),
             "bins": Field(2, BINS, least=0),
+            "doubtful": Field(2, BINS, least=0),
             "contradiction": Field(least=0),
+            "peak": Field(least=0),
+            "changes": Field(least=0),
             "learned": Field(least=0),
+            "age": Field(least=0),
             "size": Field(2, least=0),
             "slow_scores": Scratch("classes"),
             "fast_scores": Scratch("classes"),
@@ -197,7 +210,7 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=15
     def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
         reason = NONE
         look_for_change(state, plan, played)
-        if state.contradiction[0] > self.alarm:
+        if state.contradiction[0] > restart_limit(self.alarm, state):
             reason = CHANGE
             self.restart_now(state)
         state.size[0] += x.squared
@@ -218,21 +231,23 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=15
             loss = differentiate_hinges(plan, played, state.given, state.direction)
             state.losses[GIVEN] = DECAY * state.losses[GIVEN] + loss
         state.learned[0] += 1.0
-        if state.learned[0] >= self.memory:
+        state.age[0] += 1.0
+        if state.age[0] >= self.memory:
             reason = AGE
             self.slow.begin_anew(state.slow, 1.0)
             self.third.begin_anew(state.third, 1.0)
-            state.learned[0] = 0.0
+            state.age[0] = 0.0
         return reason
 
     def restart_now(self, state: Any) -> None:
         self.slow.begin_anew(state.slow, KEPT)
         self.third.begin_anew(state.third, KEPT)
         state.contradiction[0] = 0.0
-        state.learned[0] = 0.0
-        for place in range(BINS):
-            state.bins[0, place] = 0.0
-            state.bins[1, place] = 0.0
+        state.peak[0] = 0.0
+        state.changes[0] += 1.0
+        state.age[0] = 0.0
+        fill_all(state.bins, 0.0)
+        fill_all(state.doubtful, 0.0)
         state.losses[SLOW] = state.losses[FAST]
         state.losses[THIRD] = state.losses[FAST]
 
@@ -247,8 +262,13 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=15
         return state.shares[FAST]
 
     def suspicion(self, state: Any) -> float:
-        part = state.contradiction[0] / self.alarm
+        if state.contradiction[0] == 0.0:
+            return 0.0
+        part = state.contradiction[0] / restart_limit(self.alarm, state)
         return part * part
+
+    def changes(self, state: Any) -> float:
+        return state.changes[0]
 
     def weights(self, state: Any) -> Floats:
         """Those of the slow scorer."""
@@ -272,6 +292,12 @@ def weigh_members(losses: Floats, has_given: bool, out: Floats) -> None:
 
 
 @helper
+def restart_limit(alarm: float, state: Any) -> float:
+    """The contradiction above which the scorer begins anew."""
+    return alarm + math.log(1.0 + state.learned[0])
+
+
+@helper
 def look_for_change(state: Any, plan: Plan, played: Round) -> None:
     """Add what the round says of the error rate of the slow scorer to the sum that looks for a change."""
     best = argmax(state.slow_scores)
@@ -279,14 +305,29 @@ def look_for_change(state: Any, plan: Plan, played: Round) -> None:
         return
     gap = cut(state.slow_scores[best]) - cut(state.slow_scores[rival(state.slow_scores, best)])
     place = min(BINS - 1, int(0.5 * BINS * gap))
-    rounds, errors = state.bins[0, place], state.bins[1, place]
     error = best != played.label
-    # Without an error the change is negative: a sum of 0 stays as it is.
-    if rounds >= FIRST and (error or state.contradiction[0] > 0.0):
-        p0 = min(MOST_ERROR, max(LEAST_ERROR, (errors + 0.5) / (rounds + 2.0)))
-        p1 = min(0.95, 1.5 * p0 + 0.1)
-        change = math.log(p1 / p0) if error else math.log((1.0 - p1) / (1.0 - p0))
-        state.contradiction[0] = max(0.0, state.contradiction[0] + change)
-    state.bins[0, place] += 1.0
+    if not error and state.contradiction[0] == 0.0:
+        state.bins[0, place] += 1.0
+        return
+    chance = 1.0 - 1.0 / played.scores.size  # the error rate of guessing stands for one round
+    p0 = min(MOST_ERROR, max(LEAST_ERROR, (state.bins[1, place] + chance) / (state.bins[0, place] + 1.0)))
+    rounds = errors = 0.0
+    for other in range(BINS):
+        rounds += state.doubtful[0, other]
+        errors += state.doubtful[1, other]
+    p1 = min(MOST_CHANGED, max(2.0 * p0 + 0.2, (errors + 1.0) / (rounds + 4.0)))
+    change = math.log(p1 / p0) if error else math.log((1.0 - p1) / (1.0 - p0))
+    state.contradiction[0] = max(0.0, state.contradiction[0] + change)
+    state.peak[0] = max(state.peak[0], state.contradiction[0])
+    state.doubtful[0, place] += 1.0
     if error:
-        state.bins[1, place] += 1.0
+        state.doubtful[1, place] += 1.0
+    if state.contradiction[0] == 0.0:
+        if state.peak[0] >= NOTICED:
+            state.changes[0] += 1.0
+        else:
+            for other in range(BINS):
+                state.bins[0, other] += state.doubtful[0, other]
+                state.bins[1, other] += state.doubtful[1, other]
+        fill_all(state.doubtful, 0.0)
+        state.peak[0] = 0.0

@@ -23,8 +23,9 @@ from gappletron.kernel.types import Floats
 class Outlook(NamedTuple):
     """What any rule may look at before the action: the optimizer or scorer with its state (`memory`), the row, and y*.
 
-    `recency` says how far only the last rounds count, from 0 (all of them count) to 1, and `suspicion` is the least
-    probability of exploring that the scorer asks for, since what was shown last contradicts what it had learned.
+    `recency` says how far only the last rounds count, from 0 (all of them count) to 1. `suspicion` is the least
+    probability of exploring that the scorer asks for, since what was shown last contradicts what it had learned, and
+    `changes` the number of changes it has noticed so far.
     """
 
     optimizer: Any
@@ -33,6 +34,7 @@ class Outlook(NamedTuple):
     greedy: int
     recency: float
     suspicion: float
+    changes: float
 
 
 @helper
@@ -326,6 +328,8 @@ class Paper(Decaying):
 # In units of the cost of the worst class: an action that explores is never taken for cheaper, and every action costs at
 # least this much in expectation.
 LEAST_PRICE, LEAST_COST = 0.05, 1e-12
+# After a change was noticed, the next one is so many times as likely as the first one was.
+AGAIN = 24.0
 # As far as only the last rounds count, n is at most this many per class.
 RECENT = 50.0
 
@@ -361,8 +365,8 @@ class InverseGap(Exploration):
     / max_k c_k``.
 
     For a world that changes: with `floor` above 0 the dominating set is explored with probability at least ``min(1/2,
-    floor / sqrt(rounds))``, where the rounds since the last restart count; and as far as only the last rounds count, n
-    is at most 50 K.
+    floor sqrt((1 + 24 c) / rounds))`` after c changes; c counts as 0 where y* shows itself. As far as only the last
+    rounds count, n is at most 50 K.
 
     A heuristic without a theorem of its own: :class:`gappletron.Guarded` makes it keep one. The docs, page Default,
     have the evidence.
@@ -404,7 +408,9 @@ class InverseGap(Exploration):
             state.doubt[0] = outlook.optimizer.uncertainty(outlook.memory, outlook.x, greedy, closest)
             n = float(state.informed[0])
             state.doubt[1] = n - outlook.recency * max(0.0, n - RECENT * state.gaps.size)
-            least = self.floor / math.sqrt(1.0 + state.rounds[0])
+            # Where y* shows itself, a change shows as its errors, and needs no exploration to be noticed.
+            changes = 0.0 if graph.visible[greedy, greedy] else outlook.changes
+            least = self.floor * math.sqrt((1.0 + AGAIN * changes) / (1.0 + state.rounds[0]))
             state.doubt[2] = min(0.5, max(least, outlook.suspicion))
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
@@ -436,7 +442,6 @@ class InverseGap(Exploration):
 
     def restart(self, state: Any) -> None:
         state.informed[0] = 0
-        state.rounds[0] = 0
 
 
 @helper
