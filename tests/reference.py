@@ -515,7 +515,7 @@ def gaps_and_prices(C, q, star, sharpness):
         d = q[star] - q
         return np.abs(d), np.concatenate([np.abs(d), np.full(N - K, q[star])])
     c = C @ q / (C @ q)[:K].max()
-    return np.abs(np.log((c[:K] + 1e-12) / (c[star] + 1e-12))) / (2 * sharpness), c - c[star]
+    return np.abs(np.log((c[:K] + 1e-12) / (c[star] + 1e-12))) / (2 * sharpness), (c - c[star]) / (c[star] + 1e-12)
 
 
 def inverse_gap(A, S, d, e, star, V, informed, scale, least=0.0):

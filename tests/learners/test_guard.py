@@ -88,7 +88,7 @@ def test_a_graph_that_changes_every_round():
     X, y = small_stream(rng, 120, 5, 4)
     graphs = [FeedbackGraph(random_graph(rng, 4, 1).visible, range(4), [0, 1, 2, 3, "ask"]) for _ in range(120)]
     with interpreted():
-        player = Player("guarded", graphs[0], 5, seed=3, normalize=None, bias=False)
+        player = Player("auto", graphs[0], 5, seed=3, normalize=None, bias=False)
         actions, _ = play_given(player, X, y, graphs=graphs)
         expected = reference.guarded(X, y, [parts_of(graph) for graph in graphs], draws_of(3, 120))
     assert actions == expected[0]
@@ -103,7 +103,7 @@ def test_bulk_single_and_interpreted_rounds_give_the_same_bits(graph):
     chunk = next(ArrayStream(X, [graph.classes[k] for k in y], classes=graph.classes).chunks())
 
     def players():
-        single, bulk = (Player("guarded", graph, 6, seed=3) for _ in range(2))
+        single, bulk = (Player("auto", graph, 6, seed=3) for _ in range(2))
         for x, label, scores in zip(X, y, S, strict=True):
             turn = single.act(x, scores=dict(zip(graph.classes, scores, strict=True)))
             single.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
@@ -364,14 +364,14 @@ def test_the_trap():
     values = np.concatenate([np.full(2 * n, math.sqrt(0.5)), np.ones(T - n)])
     chunk = Chunk(indptr, indices, values, np.repeat([1, 0], [n, T - n]))
     mistakes = {}
-    for name in ("guarded", "gapsmh"):
+    for name in ("auto", "gapsmh"):
         mistakes[name] = []
         for seed in range(4):
             player = Player(name, FeedbackGraph.filtering(2), 2, seed=seed)
             tally = player.engine.new_tally()
             player.advance(chunk, tally)
             mistakes[name].append(tally.counts[0])
-    assert np.mean(mistakes["guarded"]) <= 3 * np.mean(mistakes["gapsmh"])
+    assert np.mean(mistakes["auto"]) <= 3 * np.mean(mistakes["gapsmh"])
 
 
 # -------------------------------------------------------------------------------------------------------------- changes
@@ -381,14 +381,14 @@ def test_the_trap():
 @pytest.mark.parametrize("K", [2, 6])
 def test_labels_that_are_rolled_at_half(preset, K):
     """The error in the last 40 percent is at most 1.4 times that before the change (label efficient: twice)."""
-    errors = block_errors("guarded", FeedbackGraph.preset(preset, K), changing_stream(K, 20_000, lambda t: t >= 0.5))
+    errors = block_errors("auto", FeedbackGraph.preset(preset, K), changing_stream(K, 20_000, lambda t: t >= 0.5))
     assert errors[12:].mean() <= (2.0 if preset == "label-efficient" else 1.5) * errors[6:10].mean() + 0.002
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_no_restart_where_nothing_changes(preset):
     for K in (2, 6):
-        player = Player("guarded", FeedbackGraph.preset(preset, K), 120)
+        player = Player("auto", FeedbackGraph.preset(preset, K), 120)
         player.advance(changing_stream(K, 20_000, noise=0.1))
         assert player.engine.state.tuple.restarts[0] == 0
 
@@ -397,7 +397,7 @@ def test_no_restart_where_nothing_changes(preset):
 
 
 def test_scores_that_are_not_scores():
-    player = Player("guarded", FeedbackGraph.filtering(["ham", "spam"]), 2)
+    player = Player("auto", FeedbackGraph.filtering(["ham", "spam"]), 2)
     for wrong in ({"ham": 1.0}, {"ham": 1.0, "spam": 0.0, "eggs": 0.0}, [0.1], [0.1, float("nan")], "no", [[0.1, 0.9]]):
         with pytest.raises(UserError, match="scores must"):
             player.act([1.0, 0.0], scores=wrong)
@@ -410,7 +410,7 @@ def test_probabilities_and_other_scores():
     """Probabilities p become 2p - 1; other scores go through the softmax first."""
     graph = FeedbackGraph.filtering(["ham", "spam"])
     with interpreted():
-        player = Player("guarded", graph, 2)
+        player = Player("auto", graph, 2)
         for scores, expected in (
             ({"spam": 0.8, "ham": 0.2}, [-0.6, 0.6]),
             ([0.0, 1.0], [-1.0, 1.0]),
@@ -424,7 +424,7 @@ def test_probabilities_and_other_scores():
 def test_good_scores_are_used_from_the_first_round():
     rng = np.random.default_rng(3)
     graph = FeedbackGraph.filtering(["ham", "spam"])
-    player, alone = Player("guarded", graph, 20), Player("guarded", graph, 20)
+    player, alone = Player("auto", graph, 20), Player("auto", graph, 20)
     X, y = rng.normal(size=(400, 20)), rng.integers(0, 2, 400)
     S = np.where(np.arange(2) == y[:, None], 0.9, 0.1)
     chunk = next(ArrayStream(X, [graph.classes[k] for k in y], classes=graph.classes).chunks())
@@ -436,7 +436,7 @@ def test_good_scores_are_used_from_the_first_round():
 
 
 def test_names_and_numbers():
-    assert named("guarded") == Guarded()
-    assert named("guarded:memory=500").scorer.memory == 500
+    assert named("auto") == Guarded()
+    assert named("auto:memory=500").scorer.memory == 500
     with pytest.raises(UserError, match="kappa"):
         Guarded(kappa=0.0)

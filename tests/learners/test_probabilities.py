@@ -41,7 +41,7 @@ def test_probabilities_are_probabilities_and_looking_changes_nothing(name):
             assert found.shape == (60, graph.n_classes)
             assert (found >= 0).all()
             np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-            if name != "guarded":  # its probabilities are those of the scorer, which the guard corrects
+            if name != "auto":  # its probabilities are those of the scorer, which the guard corrects
                 np.testing.assert_array_equal(found.argmax(axis=1), player.predict_many(X))
             for field, array in player.engine.state.arrays.items():
                 assert array.tobytes() == before[field].tobytes()
@@ -56,7 +56,7 @@ def test_the_formula_of_every_learner(name):
         player = Player(name, graph, FEATURES, seed=1)
         rounds = played(player, X, y)
         found, s = player.predict_proba(X), player.scores(X)
-    if name == "guarded":
+    if name == "auto":
         return  # of the scorer's scores, and discounted: see test_guard.py
     if name in ("auto", "partial-likelihood", "squarecb-g"):
         expected = averaged(rounds, graph, s, range(80))

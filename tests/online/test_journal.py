@@ -129,7 +129,7 @@ def everything(model, extra):
 
 @pytest.mark.parametrize("extra", [False, True])
 def test_every_kind_of_event_is_replayed(tmp_path, extra):
-    options = {"learner": "guarded", "graph": GRAPH, "features": "grow" if extra else 5, "pending": 3, "seed": 5}
+    options = {"learner": "auto", "graph": GRAPH, "features": "grow" if extra else 5, "pending": 3, "seed": 5}
     if extra:
         options["feature_limit"] = 5000
     plain_model = Online(**options, monitor=True)

@@ -316,8 +316,8 @@ def test_a_scorer_gives_its_probabilities_and_learns_what_is_shown():
     rows = [({"a": float(a)}, "u" if a > 0.5 else "v") for a in rng.random(60)]
     encoder = Encoder(features=64)
     with interpreted():
-        model = RiverClassifier("guarded", "filtering", "u", ("u", "v"), encoder=encoder, scorer=Known())
-        twin = Player("guarded", FeedbackGraph.filtering(2), 64, rows="records")
+        model = RiverClassifier("auto", "filtering", "u", ("u", "v"), encoder=encoder, scorer=Known())
+        twin = Player("auto", FeedbackGraph.filtering(2), 64, rows="records")
         taught = []
         for n, (x, y) in enumerate(rows):
             scores = [x["a"], 1.0 - x["a"]] if taught else None
@@ -341,7 +341,7 @@ def test_a_scorer_gives_its_probabilities_and_learns_what_is_shown():
 
 def test_labels_that_a_scorer_does_not_know_are_added():
     with interpreted():
-        model = RiverClassifier("guarded", scorer=naive_bayes.GaussianNB(), encoder=Encoder(features=64))
+        model = RiverClassifier("auto", scorer=naive_bayes.GaussianNB(), encoder=Encoder(features=64))
         for n, noise in enumerate(np.random.default_rng(0).normal(scale=0.1, size=200)):
             model.learn_one({"a": n % 4 + float(noise)}, n % 4)
         assert [model.predict_one({"a": float(n)}) for n in range(4)] == [0, 1, 2, 3]

@@ -49,7 +49,7 @@ def data(rounds, seed=0, classes=3):
 
 
 def new_model(**options):
-    return Online("guarded", GRAPH, FEATURES, seed=3, monitor=True, **options)
+    return Online("auto", GRAPH, FEATURES, seed=3, monitor=True, **options)
 
 
 def list_mappings(S):
@@ -93,7 +93,7 @@ def test_many_rows_are_played_as_one_by_one(size, form):
 def test_many_classes_are_squashed_to_the_same_bits_in_any_order_of_memory():
     _, S, _ = data(50, classes=19)
     graph = FeedbackGraph.bandit(19)
-    one, many = Online("guarded", graph, FEATURES), Online("guarded", graph, FEATURES)
+    one, many = Online("auto", graph, FEATURES), Online("auto", graph, FEATURES)
     X = np.ones((50, FEATURES))
     singles = [one.act(x, scores=s) for x, s in zip(X, S, strict=True)]
     assert numbers(singles) == numbers(many.act_many(X, scores=np.asfortranarray(S)))
@@ -118,7 +118,7 @@ def test_scores_matter_and_predictions_take_them():
 
 
 def test_wrong_scores_are_refused_before_anything_changes():
-    model = Online("guarded", GRAPH, "grow", seed=3, monitor=True)
+    model = Online("auto", GRAPH, "grow", seed=3, monitor=True)
     untouched = copy.copy(model)
     X, S, _ = data(40)
     far = [(np.array([5000]), np.array([1.0]))] * 40
@@ -142,7 +142,7 @@ def test_wrong_scores_are_refused_before_anything_changes():
     assert model.features == untouched.features
     other = Online("gapsmh", GRAPH, FEATURES)
     for call in (lambda: other.act(X[0], scores=S[0]), lambda: other.act_many(X, scores=S)):
-        with pytest.raises(UserError, match="gapsmh takes no scores: use the learner 'guarded'"):
+        with pytest.raises(UserError, match="gapsmh takes no scores: use the learner 'auto'"):
             call()
     assert other.rounds == 0
 
@@ -162,7 +162,7 @@ def play_all(model, X, S, labels):
 def test_saved_copied_and_replayed_models_go_on_with_the_same_bits(tmp_path):
     X, S, labels = data(120)
     plain_model, folder = new_model(), tmp_path / "journal"
-    journalled = Online.open(folder, "guarded", GRAPH, FEATURES, seed=3)
+    journalled = Online.open(folder, "auto", GRAPH, FEATURES, seed=3)
     for model in (plain_model, journalled):
         play_all(model, X, S, labels)
     plain_model.save(tmp_path / "model.npz")
@@ -185,7 +185,7 @@ def test_saved_copied_and_replayed_models_go_on_with_the_same_bits(tmp_path):
 
 def test_the_table_of_decisions_shows_the_scores_also_of_compacted_rounds(tmp_path):
     X, S, labels = data(120)
-    with Online.open(tmp_path, "guarded", GRAPH, FEATURES, seed=3) as model:
+    with Online.open(tmp_path, "auto", GRAPH, FEATURES, seed=3) as model:
         play_all(model, X, S, labels)
     (table,) = read_decisions(tmp_path)
     found = table.column("scores").to_pylist()
@@ -196,18 +196,18 @@ def test_the_table_of_decisions_shows_the_scores_also_of_compacted_rounds(tmp_pa
 
 def test_off_policy_evaluation_gives_the_learner_the_logged_scores(tmp_path):
     X, S, labels = data(200)
-    with Online.open(tmp_path, "guarded", GRAPH, FEATURES, seed=3, durability="os") as model:
+    with Online.open(tmp_path, "auto", GRAPH, FEATURES, seed=3, durability="os") as model:
         for x, s, label in zip(X, S, labels, strict=True):
             model.teach(x, CLASSES[label], scores=s)
             feed(model, [model.act(x, scores=s)], [label])
-    errors = {name: evaluate_off_policy(tmp_path, name).estimates[0].value for name in ("guarded", "gapsmh")}
-    assert errors["guarded"] < errors["gapsmh"]
+    errors = {name: evaluate_off_policy(tmp_path, name).estimates[0].value for name in ("auto", "gapsmh")}
+    assert errors["auto"] < errors["gapsmh"]
 
 
 def test_events_whose_scores_do_not_fit_are_damage(tmp_path):
     for scores in (np.zeros(2), np.array([0.0, 2.0, 0.0]), np.array([0.0, np.nan, 0.0])):
         store = MemoryStore()
-        model = Online.open(store, "guarded", GRAPH, FEATURES)
+        model = Online.open(store, "auto", GRAPH, FEATURES)
         model.act(np.ones(FEATURES), scores=[1.0, 2.0, 3.0])
         group = store._groups[-1]
         changed = [
@@ -238,7 +238,7 @@ def test_receipts_carry_what_was_kept():
 def test_turns_that_kept_something_else_are_refused(tmp_path):
     X, S, _ = data(40)
     graph = FeedbackGraph.bandit(3)
-    own, other = Player("guarded", graph, FEATURES), Player("gapsmh", graph, FEATURES, normalize="columns", bias=True)
+    own, other = Player("auto", graph, FEATURES), Player("gapsmh", graph, FEATURES, normalize="columns", bias=True)
     for mine, theirs in ((own, other), (other, own)):
         turn = theirs.act(X[0])
         with pytest.raises(UserError, match="of another learner"):
@@ -258,7 +258,7 @@ def test_turns_that_kept_something_else_are_refused(tmp_path):
 
 
 def test_receipts_from_before_a_class_was_added_still_teach(tmp_path):
-    model = Online("guarded", FeedbackGraph.bandit(CLASSES), FEATURES, seed=1)
+    model = Online("auto", FeedbackGraph.bandit(CLASSES), FEATURES, seed=1)
     receipt = model.act(np.ones(FEATURES), scores=[1.0, 2.0, 3.0])
     model.add_class("d")
     model.save(tmp_path / "model.npz")
@@ -272,7 +272,7 @@ def test_receipts_from_before_a_class_was_added_still_teach(tmp_path):
 
 
 def test_chunks_with_scores_of_other_sizes_are_refused():
-    player = Player("guarded", FeedbackGraph.bandit(3), FEATURES)
+    player = Player("auto", FeedbackGraph.bandit(3), FEATURES)
     ready = prepare(make_chunk(np.array([0, 1]), np.array([0]), np.ones(1), np.zeros(1, np.int64)))
     for shape in ((1, 2), (1, 9), (2, 3)):
         chunk = Prepared(ready.chunk, ready.squared, ready.features, ready.classes, np.zeros(shape))
@@ -282,7 +282,7 @@ def test_chunks_with_scores_of_other_sizes_are_refused():
 
 def test_models_of_records_take_scores():
     encoder = Encoder(features=64)
-    one, many = (Online("guarded", GRAPH, encoder=encoder, monitor=True) for _ in range(2))
+    one, many = (Online("auto", GRAPH, encoder=encoder, monitor=True) for _ in range(2))
     _, S, _ = data(40)
     records = [{"word": f"w{k % 5}", "size": float(k)} for k in range(40)]
     singles = [one.act(record, scores=s) for record, s in zip(records, S, strict=True)]

@@ -335,16 +335,16 @@ def test_a_scorer_gives_its_probabilities_with_every_row(shuffle):
     X, y = scored_data()
     scorer = LogisticRegression(max_iter=300).fit(X[:80], y[:80])
     with interpreted():
-        model = GappletronClassifier("guarded", graph="bandit", scorer=scorer, shuffle=shuffle).fit(X[80:], y[80:])
+        model = GappletronClassifier("auto", graph="bandit", scorer=scorer, shuffle=shuffle).fit(X[80:], y[80:])
         order = np.random.default_rng(0).permutation(320) if shuffle else np.arange(320)
         rows, S = X[80:][order], scorer.predict_proba(X[80:])[order]
-        runs = Runs("guarded", (rows, y[80:][order]), "bandit", scores=S)
+        runs = Runs("auto", (rows, y[80:][order]), "bandit", scores=S)
         for _ in runs:
             pass
         assert (model.player_.weights == runs.weights()).all()
         assert model.predict_proba(rows).tolist() == runs.player().predict_proba(rows, S).tolist()
         assert (model.predict(rows) == np.array(list("abcdefghij"))[runs.player().predict_many(rows, scores=S)]).all()
-        alone = GappletronClassifier("guarded", graph="bandit").fit(X[80:], y[80:])
+        alone = GappletronClassifier("auto", graph="bandit").fit(X[80:], y[80:])
         assert model.score(X[80:], y[80:]) > alone.score(X[80:], y[80:])
         turn = runs.player().act(rows[0], scores=scorer.predict_proba(rows[:1])[0])
         assert model.act(rows[:1]).probabilities[0].tolist() == turn.probabilities.tolist()
@@ -356,8 +356,8 @@ def test_the_classes_of_a_scorer_are_matched_by_name():
     scorer = LinearSVC().fit(X[few], y[few])  # one decision value for two classes
     graph = FeedbackGraph.full(tuple("jihgfedcba"))
     with interpreted():
-        model = GappletronClassifier("guarded", graph=graph, scorer=scorer).partial_fit(X[:100], y[:100])
-        twin = Player("guarded", graph, X.shape[1])
+        model = GappletronClassifier("auto", graph=graph, scorer=scorer).partial_fit(X[:100], y[:100])
+        twin = Player("auto", graph, X.shape[1])
         chances = np.zeros((400, 10))
         chances[:, 6] = 1.0 / (1.0 + np.exp(-scorer.decision_function(X)))
         chances[:, 8] = 1.0 - chances[:, 6]
@@ -365,7 +365,7 @@ def test_the_classes_of_a_scorer_are_matched_by_name():
             twin.teach_vector(twin.check(x), graph.class_index(label), None, twin.check_scores(own))
         assert model.predict_proba(X) == pytest.approx(twin.predict_proba(X, chances)[:, ::-1], abs=1e-9)
         with pytest.raises(UserError, match="the scorer has the class 'b', and the model 'x', 'y'"):
-            GappletronClassifier("guarded", scorer=scorer).fit(X[:50], np.where(y[:50] == "b", "x", "y"))
+            GappletronClassifier("auto", scorer=scorer).fit(X[:50], np.where(y[:50] == "b", "x", "y"))
         with pytest.raises(UserError, match="gapsmh takes no scores"):
             GappletronClassifier("gapsmh", scorer=scorer).fit(X, y)
 
@@ -375,5 +375,5 @@ def test_a_frozen_scorer_survives_a_cross_validation():
     X, y = scored_data()
     scorer = LogisticRegression(max_iter=300).fit(X[:80], y[:80])
     with interpreted():
-        model = GappletronClassifier("guarded", scorer=frozen.FrozenEstimator(scorer))
+        model = GappletronClassifier("auto", scorer=frozen.FrozenEstimator(scorer))
         assert cross_val_score(model, X[80:], y[80:], cv=2).mean() > 0.8

@@ -286,7 +286,7 @@ def naive(name: str, X, y, graphs, draws):  # noqa: PLR0911 - a case for each fa
         return reference.label_efficient_perceptron(X, y, graph, learner.b, draws)
     losses = {"auto": "squared hinge", "partial-likelihood": "partial likelihood"}
     graph = [(graph.visible, graph.arrays.dominating.tolist(), graph.costs) for graph in graphs]
-    if name == "guarded":
+    if name == "auto":
         actions, scorer, _ = reference.guarded(X, y, graph, draws)
         return actions, scorer.slow.W
     if name in losses:

@@ -45,7 +45,7 @@ def data(rounds, seed=0):
 
 def replayed(X, y, S, graph, seed=0):
     """The same rounds, one at a time."""
-    player = Player("guarded", graph, X.shape[1], seed=seed)
+    player = Player("auto", graph, X.shape[1], seed=seed)
     mistakes = 0
     for x, label, s in zip(X, y, S, strict=True):
         turn, position = player.act(x, scores=s), graph.class_index(label)
@@ -60,14 +60,14 @@ def test_an_array_of_scores_is_in_the_order_of_the_graph(order):
     columns = np.full((80, len(order)), -3.0)
     columns[:, [order.index(name) for name in CLASSES]] = S
     graph = FeedbackGraph.filtering(order)
-    runs = Runs("guarded", (X, y), graph, scores=np.asfortranarray(columns))
+    runs = Runs("auto", (X, y), graph, scores=np.asfortranarray(columns))
     assert list(runs) == [80]
     player, mistakes = replayed(X, y, columns, graph)
     assert (runs.weights() == player.weights).all()
     assert runs.histories()[0].mistakes == mistakes
-    without = play("guarded", (X, y), graph)[0]
+    without = play("auto", (X, y), graph)[0]
     assert mistakes < without.mistakes
-    first = play("guarded", (X, y), graph, scores=columns, rounds=30)[0]
+    first = play("auto", (X, y), graph, scores=columns, rounds=30)[0]
     assert first.mistakes == replayed(X[:30], y[:30], columns[:30], graph)[1]
 
 
@@ -95,10 +95,10 @@ def test_streams_and_their_wrappers_carry_scores():
     inside = S[:, [2, 0, 1]]
     player, mistakes = replayed(X, y, inside, graph)
     for stream in (Own(None), Remembered(Own(None)), open_stream(Own(None), rounds=1000)):
-        runs = Runs(["guarded", "gapsmh"], stream, graph)  # one of them takes none
+        runs = Runs(["auto", "gapsmh"], stream, graph)  # one of them takes none
         for _ in runs:
             pass
-        assert (runs.weights("guarded") == player.weights).all()
+        assert (runs.weights("auto") == player.weights).all()
         assert runs.histories()[0].mistakes == mistakes
     cut = list(prepare_chunks(transform(open_stream(Own(None), rounds=40), bias=True)))
     assert [len(ready.scores) for ready in cut] == [32, 8]
@@ -106,18 +106,18 @@ def test_streams_and_their_wrappers_carry_scores():
     with pytest.raises(UserError, match="'gapsmh' takes no scores"):
         play("gapsmh", Own(None), graph)
     with pytest.raises(UserError, match="scores of chunk 1 of own must be finite numbers in 32 rows and 3 columns"):
-        play("guarded", Own(np.where(np.arange(80)[:, np.newaxis] == 40, np.nan, S)), graph)
+        play("auto", Own(np.where(np.arange(80)[:, np.newaxis] == 40, np.nan, S)), graph)
     with pytest.raises(UserError, match="name all of its classes"):
-        play("guarded", Own(None), FeedbackGraph.bandit((*CLASSES, "never")[::-1]))
+        play("auto", Own(None), FeedbackGraph.bandit((*CLASSES, "never")[::-1]))
     with pytest.raises(UserError, match="a score for each class"):
-        play("guarded", Own(None), FeedbackGraph.bandit((*CLASSES, "never")))
+        play("auto", Own(None), FeedbackGraph.bandit((*CLASSES, "never")))
 
 
 def test_wrong_arrays_are_refused():
     X, y, S = data(20)
     for wrong in (S[:19], S[:, :2], "scores", S * np.nan):
         with pytest.raises(UserError, match="scores must be finite numbers in 20 rows and 3 columns"):
-            play("guarded", (X, y), "bandit", scores=wrong)
+            play("auto", (X, y), "bandit", scores=wrong)
     with pytest.raises(UserError, match="'gapsmh' takes no scores"):
         play("gapsmh", (X, y), "bandit", scores=S)
 
@@ -145,13 +145,13 @@ def test_columns_of_a_table_are_scores_and_no_features(tmp_path, name):
     path = tmp_path / name
     write(path, X, y, S)
     stream = open_stream(path, label="label", scores=COLUMNS)
-    runs = Runs("guarded", stream, "bandit")
+    runs = Runs("auto", stream, "bandit")
     for _ in runs:
         pass
     assert set(stream.encoder.drop) == {"label", "p_ham", "p_odd", "p_spam"}
     records = [dict(zip("abcd", x, strict=True)) for x in X.tolist()]
     graph = FeedbackGraph.bandit(CLASSES)
-    model = Online("guarded", graph, encoder=Encoder())
+    model = Online("auto", graph, encoder=Encoder())
     for record, label, s in zip(records, y.tolist(), S, strict=True):
         receipt = model.act(record, scores=s)
         model.learn(receipt, label if label in receipt.reveals else UNSEEN)
@@ -175,7 +175,7 @@ def test_wrong_columns_are_refused(tmp_path):
     S[7, 1] = np.nan
     write(path, X, y, S)
     with pytest.raises(UserError, match="row 8 has no number in the column 'p_odd'"):
-        play("guarded", open_stream(path, label="label", scores=COLUMNS), "bandit")
+        play("auto", open_stream(path, label="label", scores=COLUMNS), "bandit")
     with pytest.raises(UserError, match="scores= is only for files"):
         open_stream((X, y), scores=COLUMNS)
 
@@ -188,7 +188,7 @@ def test_the_command_line_plays_teaches_and_predicts_with_scores(tmp_path):
         "run",
         path,
         "--learner",
-        "guarded",
+        "auto",
         "--label",
         "label",
         *OPTIONS,
@@ -198,7 +198,7 @@ def test_the_command_line_plays_teaches_and_predicts_with_scores(tmp_path):
         tmp_path / "found.json",
     )
     assert played[0] == 0, played
-    runs = Runs("guarded", open_stream(path, label="label", scores=COLUMNS), "bandit")
+    runs = Runs("auto", open_stream(path, label="label", scores=COLUMNS), "bandit")
     for _ in runs:
         pass
     saved = Online.load(model)
@@ -215,17 +215,17 @@ def test_the_command_line_plays_teaches_and_predicts_with_scores(tmp_path):
     for _ in Runs.continuing(player, open_stream(path, label="label", scores=COLUMNS)):
         pass
     assert (Online.load(tmp_path / "more.npz").weights == player.weights).all()
-    code, _, err = ended("teach", tmp_path / "taught.npz", path, "--learner", "guarded", "--label", "label", *OPTIONS)
+    code, _, err = ended("teach", tmp_path / "taught.npz", path, "--learner", "auto", "--label", "label", *OPTIONS)
     assert code == 0, err
     taught = Online.load(tmp_path / "taught.npz")
-    twin = Online("guarded", taught.graph, encoder=Encoder())
+    twin = Online("auto", taught.graph, encoder=Encoder())
     for record, label, s in zip(records, y.tolist(), S, strict=True):
         twin.teach(record, label, scores=s)
     assert (taught.weights == twin.weights).all()
     assert taught.predict_proba(records, scores=S).tolist() == twin.predict_proba(records, scores=S).tolist()
     for wrong in ("ham", "ham=", "ham=p_ham"):
         code, _, err = ended(
-            "run", path, "--learner", "guarded", "--label", "label", "--scores", wrong, "--scores", "ham=p_ham"
+            "run", path, "--learner", "auto", "--label", "label", "--scores", wrong, "--scores", "ham=p_ham"
         )
         assert code == 2
         assert "CLASS=COLUMN" in err

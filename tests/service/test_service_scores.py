@@ -37,11 +37,11 @@ def named(scores, names=NAMES):
 def models(tmp_path):
     """One that decides, two shadows, one of which takes no scores, and a twin in memory."""
     with (
-        Online.open(tmp_path / "a", "guarded", GRAPH, 3, durability="os") as champion,
-        Online.open(tmp_path / "b", "guarded", GRAPH, 3, seed=5, durability="os") as shadow,
+        Online.open(tmp_path / "a", "auto", GRAPH, 3, durability="os") as champion,
+        Online.open(tmp_path / "b", "auto", GRAPH, 3, seed=5, durability="os") as shadow,
         Online.open(tmp_path / "c", "gapsmh", GRAPH, 3, durability="os") as other,
     ):
-        yield champion, shadow, other, Online("guarded", graph=GRAPH, features=3, monitor=True)
+        yield champion, shadow, other, Online("auto", graph=GRAPH, features=3, monitor=True)
 
 
 def hosted(champion, shadow, other):
@@ -51,7 +51,7 @@ def hosted(champion, shadow, other):
 
 def test_the_same_bits_as_the_library(models):
     *served, twin = models
-    browser, shadow_twin = Browser(hosted(*served)), Online("guarded", graph=GRAPH, features=3, seed=5, monitor=True)
+    browser, shadow_twin = Browser(hosted(*served)), Online("auto", graph=GRAPH, features=3, seed=5, monitor=True)
     X, S, labels = data(60)
     for start in range(0, 60, 20):
         rows, scores, truths = X[start : start + 20], S[start : start + 20], labels[start : start + 20]

@@ -53,7 +53,7 @@ def demo(
 
         play_and_report(comparison, report)
     draw(shown, picture)
-    say("All four are the same learner; they differ in the labels that they get to see.")
+    say("The greedy methods learn by AROW, the first of the three scorers of Gappletron (auto).")
     say(f"'stuck' counts the orders in which no label was seen in the last {LAST} rounds.")
     say(f"The picture is in {picture}")
 
@@ -87,7 +87,7 @@ class Comparison:
     def make_runs(self, seed: int) -> list[gp.Runs]:
         """Return runs under partial feedback, and with every label shown; they are compiled."""
         hidden: dict[str, gp.Learner] = {
-            OURS: gp.OneAgainstAll(),
+            OURS: gp.Guarded(),
             GREEDY: gp.OneAgainstAll(exploration=gp.Greedy()),
             BURN_IN: gp.OneAgainstAll(exploration=gp.BurnIn(rounds=50)),
         }
@@ -96,7 +96,7 @@ class Comparison:
         full = gp.FeedbackGraph.full(self.graph.classes)
         return [
             gp.Runs(hidden, stream, self.graph, seed=seed, curve="every"),
-            gp.Runs({ALL_LABELS: hidden[GREEDY]}, stream, full, seed=seed, curve="every"),
+            gp.Runs({ALL_LABELS: hidden[OURS]}, stream, full, seed=seed, curve="every"),
         ]
 
     def __iter__(self) -> Iterator[int]:

@@ -25,8 +25,8 @@ class PieceOptions:
 
     exploration: str | None = option(
         None,
-        "The exploration rule, for auto and Gappletron. For auto: inverse-gap (default), greedy, epsilon-greedy, "
-        "burn-in:rounds=100 or square-cb. For Gappletron: top-up (default: the minimum that reveals every label often "
+        "The exploration rule. For auto (which explores more where its theorem needs it) and one-against-all: "
+        "inverse-gap (default), greedy, epsilon-greedy, burn-in:rounds=100 or square-cb. For Gappletron: top-up (default: the minimum that reveals every label often "
         "enough), paper (exactly Algorithm 1) or optimised (the minimiser of the bound, best with --optimizer "
         "ada-grad). Parameters as in top-up:gamma=2.",
     )
@@ -38,7 +38,7 @@ class PieceOptions:
     )
     optimizer: str | None = option(
         None,
-        "The optimizer, for auto and Gappletron: confidence-weighted (default of auto), adaptive-ogd (of Gappletron), "
+        "The optimizer: confidence-weighted (default of one-against-all), adaptive-ogd (of Gappletron), "
         "projected-ogd, fixed-ogd, ada-grad or scale-free-ftrl; parameters as in projected-ogd:radius=5.",
     )
     normalize: str | None = model_option("normalize")
@@ -154,7 +154,6 @@ def choose_learners(names: list[str], pieces: PieceOptions) -> dict[str, gp.Lear
 
     if pieces.gamma is not None and pieces.tuning is not None:
         raise UserError("--gamma and --tuning were both given, and both set gamma: omit one of them")
-    composite = (gp.Gappletron, gp.Estimator)
     changes: dict[str, Any] = {}
     if pieces.exploration is not None:
         changes["exploration"] = read_piece(gp.Exploration, pieces.exploration, "exploration rule")
@@ -164,12 +163,13 @@ def choose_learners(names: list[str], pieces: PieceOptions) -> dict[str, gp.Lear
     if twice:
         raise UserError(f"--learner {twice[0]} was given twice: give it once, and use --repeats for more runs")
     learners = [gp.named(name) for name in names]
-    if changes and not any(isinstance(learner, composite) for learner in learners):
-        raise UserError(
-            f"--{next(iter(changes))} is only for learners that are made of pieces, and none is among these: omit it, "
-            "or choose for example --learner auto or --learner gapsmh"
-        )
-    learners = [learner.replace(**changes) if isinstance(learner, composite) else learner for learner in learners]
+    for part, piece in changes.items():
+        if not any(part in learner._fields for learner in learners):
+            raise UserError(
+                f"--{part} is only for learners that have such a part, and none is among these: omit it, or choose for "
+                "example --learner one-against-all or --learner gapsmh"
+            )
+        learners = [learner.replace(**{part: piece}) if part in learner._fields else learner for learner in learners]
     gamma, tuning = pieces.gamma, pieces.tuning
     if gamma is not None:
         if not any(learner.has_gamma for learner in learners):

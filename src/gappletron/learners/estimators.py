@@ -248,7 +248,7 @@ class OneAgainstAll(ByClass):
     of class k is ``(1 + s_k) / 2``.
 
     >>> OneAgainstAll().name
-    'auto'
+    'one-against-all'
     """
 
     optimizer: Optimizer = ConfidenceWeighted()
@@ -256,7 +256,7 @@ class OneAgainstAll(ByClass):
 
     reference = "ours; the update is that of Crammer, Kulesza, Dredze: Adaptive regularization of weight vectors (2009)"
 
-    default_name, loss_name = "auto", "one-against-all"
+    default_name, loss_name = "one-against-all", "one-against-all"
 
     def error(self, score: float, target: float) -> float:
         short = 1.0 - target * score

@@ -39,7 +39,7 @@ class WithLoss(Composed, abstract=True):
         if self.exploration.needs_estimates:
             raise UserError(
                 f"{self.exploration!r} needs a learner that estimates how likely each label is: use it with "
-                "OneAgainstAll (auto) or PartialLikelihood (partial-likelihood)"
+                "OneAgainstAll (one-against-all) or PartialLikelihood (partial-likelihood)"
             )
         if self.exploration.needs_stability and not self.optimizer.has_stability():
             raise UserError(

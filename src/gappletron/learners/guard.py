@@ -73,7 +73,8 @@ class GuardTable(NamedTuple):
 
 
 class Guarded(Learner):
-    """Any scorer with a bound on the expected cost; with its default scorer it follows a world that changes.
+    """Any scorer with a bound on the expected cost. With its default scorer this is the default learner, ``auto``,
+    which follows a world that changes.
 
     The scorer's own rule proposes how to explore, and the guard changes the proposal as little as is needed for the
     theorem. Its steps are small (`kappa`) while the scorer does well. When the losses of the scorer are clearly not
@@ -88,7 +89,7 @@ class Guarded(Learner):
 
     >>> from gappletron import play
     >>> Guarded().name
-    'guarded'
+    'auto'
     >>> play(Guarded(), "synthetic:K=3,d=40,noise=0,T=2000", "label-efficient")[0].error_rate < 0.2
     True
     """
@@ -114,8 +115,8 @@ class Guarded(Learner):
 
     @property
     def name(self) -> str:
-        """What tables, figures and the command line call it."""
-        return "guarded"
+        """``auto`` with the scorer of the default, whatever its numbers are; else ``guarded``."""
+        return "auto" if type(self.scorer) is Tracking else "guarded"
 
     def check(self) -> None:
         if self.exploration.needs_stability:
@@ -635,4 +636,4 @@ def note_restart(state: Any, reason: int) -> None:
     state.restarts[0] += 1.0
 
 
-LEARNERS: dict[str, Learner] = {"guarded": Guarded()}
+LEARNERS: dict[str, Learner] = {"auto": Guarded()}

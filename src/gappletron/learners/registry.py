@@ -15,7 +15,7 @@ from gappletron.kernel.spelling import set_numbers
 from gappletron.learners.learner import Learner
 
 # The files that are listed first; others follow in alphabetical order and need no entry here.
-ORDER = ("estimators", "guard", "gappletron", "bandits", "gaptron", "perceptron", "exp3")
+ORDER = ("guard", "estimators", "gappletron", "bandits", "gaptron", "perceptron", "exp3")
 
 
 def _registered() -> dict[str, Learner]:
@@ -34,7 +34,7 @@ def names(graph: FeedbackGraph | None = None) -> list[str]:
     """The names that :func:`named` accepts; with a graph, of those that can play it.
 
     >>> names()[:4]
-    ['auto', 'partial-likelihood', 'squarecb-g', 'guarded']
+    ['auto', 'one-against-all', 'partial-likelihood', 'squarecb-g']
     """
     return [name for name, learner in REGISTERED.items() if graph is None or _find_refusal(learner, graph) is None]
 

@@ -39,7 +39,7 @@ class RunBound:
     :param latest: the longest delay of feedback, in rounds; the bound covers delays up to the learner's `delay`.
 
     >>> from gappletron import FeedbackGraph, Player, Synthetic
-    >>> player = Player("guarded", FeedbackGraph.filtering(3), 40)
+    >>> player = Player("auto", FeedbackGraph.filtering(3), 40)
     >>> for chunk in Synthetic(classes=3, features=40, noise=0, rounds=2000).chunks():
     ...     player.advance(chunk)
     >>> found = player.bound()
@@ -87,6 +87,6 @@ class RunBound:
         if self.latest > self.delay:
             lines.append(
                 f"Not proved: feedback came up to {self.latest:,} rounds late, and the learner's delay is "
-                f"{self.delay:g}; use guarded:delay={self.latest}."
+                f"{self.delay:g}; use auto:delay={self.latest}."
             )
         return "\n".join(lines)

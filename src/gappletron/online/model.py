@@ -313,7 +313,7 @@ class Online(DurableModel):
 
     @looking
     def bound(self) -> RunBound:
-        """Return what is proved about the cost so far, for the learner `guarded`."""
+        """Return what is proved about the cost so far, for the learner `auto`."""
         return self._player.bound()
 
     @property

@@ -71,7 +71,7 @@ class RiverClassifier(base.Classifier):
     :param bias: whether rows get a feature that is always 1.
     :param seed: of the draws.
     :param scorer: a classifier of River whose `predict_proba_one` gives scores with every dict, for the learner
-        ``"guarded"``. Labels that it does not know yet have the probability 0. It learns too, by its `learn_one`, each
+        ``"auto"``. Labels that it does not know yet have the probability 0. It learns too, by its `learn_one`, each
         label that is shown, after the scores of that dict were used.
 
     `learn_one` learns a label that is known, whatever the graph, without acting: so the model works with

@@ -95,7 +95,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
     :param random_state: the seed of the draws and of the order; an int gives the draws of :func:`play` with the same
         seed.
     :param scorer: a fitted classifier whose `predict_proba` (or `decision_function`) gives scores with every row, for
-        the learner ``"guarded"``; it is used as it is, and not fitted. Its classes are among those of the model, and
+        the learner ``"auto"``; it is used as it is, and not fitted. Its classes are among those of the model, and
         those that it does not know have the probability 0. Where the model is cloned, as in a cross-validation, wrap it
         in :class:`sklearn.frozen.FrozenEstimator`.
 

@@ -140,7 +140,7 @@ def check_scores(learner: Learner, graph: FeedbackGraph, given: Any) -> Floats:
     :param given: a mapping from every class to its score, or one number per class in the order of the graph.
     """
     if not learner.takes_scores:
-        raise UserError(f"{learner.name} takes no scores: use the learner 'guarded', or leave them out")
+        raise UserError(f"{learner.name} takes no scores: use the learner 'auto', or leave them out")
     if isinstance(given, Mapping):
         if set(given) != set(graph.classes):
             listed = ", ".join(map(repr, graph.classes[:5])) + (", ..." if graph.n_classes > 5 else "")

@@ -193,10 +193,10 @@ class Player:
             self.engine = engine
 
     def bound(self) -> RunBound:
-        """Return what is proved about the cost so far, for the learner `guarded`."""
+        """Return what is proved about the cost so far, for the learner `auto`."""
         found = self.learner.bound(self.engine.state.tuple)
         if found is None:
-            raise UserError(f"{self.learner.name} has no bound of this kind: use the learner 'guarded'")
+            raise UserError(f"{self.learner.name} has no bound of this kind: use the learner 'auto'")
         return found
 
     @property
@@ -207,7 +207,7 @@ class Player:
     def reset(self) -> None:
         """Let the learner forget what may be out of date, as if it had noticed a change; a part of it stays."""
         if not self.learner.can_reset:
-            raise UserError(f"{self.learner.name} has nothing to reset: make a new model, or use the learner 'guarded'")
+            raise UserError(f"{self.learner.name} has nothing to reset: make a new model, or use the learner 'auto'")
         self.engine.call(rounds.reset, self.engine.pack(self.graph))
 
     @property
