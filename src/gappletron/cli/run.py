@@ -26,9 +26,9 @@ class PieceOptions:
     exploration: str | None = option(
         None,
         "The exploration rule. For auto (which explores more where its theorem needs it) and one-against-all: "
-        "inverse-gap (default), greedy, epsilon-greedy, burn-in:rounds=100 or square-cb. For Gappletron: top-up (default: the minimum that reveals every label often "
-        "enough), paper (exactly Algorithm 1) or optimised (the minimiser of the bound, best with --optimizer "
-        "ada-grad). Parameters as in top-up:gamma=2.",
+        "inverse-gap (default), greedy, epsilon-greedy, burn-in:rounds=100 or square-cb. For Gappletron: top-up "
+        "(default: the minimum that reveals every label often enough), paper (exactly Algorithm 1) or optimised (the "
+        "minimiser of the bound, best with --optimizer ada-grad). Parameters as in top-up:gamma=2.",
     )
     gamma: float | None = option(None, "The parameter of learners that explore. Default for Gappletron: 1.")
     tuning: str | None = option(

@@ -1,0 +1,200 @@
+"""The default learner beside that of version 0.2.0: real streams, streams that change, and loans.
+
+Run it as ``python benchmarks/default.py [streams] [change] [loans]``. The real streams are those of `../shared/data`,
+from the raw files, at most 10,000 rows each, in their natural order and shuffled, with everything at its default.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from gappletron import FeedbackGraph, Synthetic, open_stream, play
+
+FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
+PRESETS = ("full", "filtering", "label-efficient", "bandit")
+LEARNERS = ("auto", "one-against-all")
+ROWS, SEEDS = 10_000, 2
+
+# The number of features of the svmlight files, and the label columns of the tables.
+FEATURES = {"sms_spam": 16384, "spamassassin_stream": 39916, "reuters21578": 65536, "news20": 65536}
+FEATURES |= {"banking77": 16384, "spambase": 57, "letter": 16, "covtype_half": 54}
+LABELS = {"elec": "class", "gas": "gas", "occupancy": "Occupancy", "outdoor": "label", "enron": "label"}
+LABELS |= {"pendigits": "class", "phoneme": "label", "nursery": "classification"}
+
+# Numbers are chosen on the first half of the streams and judged on the second.
+CHOSEN_ON = ("sms_spam", "reuters21578", "banking77", "letter", "elec", "occupancy", "enron", "phoneme")
+
+
+def geometric_mean(ratios: list[float]) -> float:
+    """The exponential of the mean logarithm."""
+    return float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan")
+
+
+# --------------------------------------------------------------------------------------------------------- real streams
+
+
+def write_rows(name: str, order: str, folder: Path) -> tuple[Path, Any]:
+    """Write the rows of a stream in this order; return the file and its most frequent label."""
+    rng = np.random.default_rng(7)
+    if name in FEATURES:
+        with gzip.open(FOLDER / f"{name}.svm.gz", "rt") as file:
+            lines = file.read().splitlines()
+        places = np.arange(len(lines)) if order == "natural" else rng.permutation(len(lines))
+        chosen = [lines[i] for i in places[:ROWS]]
+        path = folder / f"{name}.svm"
+        path.write_text("\n".join(chosen) + "\n")
+        return path, int(Counter(line.split(" ", 1)[0] for line in chosen).most_common(1)[0][0])
+    with gzip.open(FOLDER / f"{name}.csv.gz", "rt", newline="") as file:
+        header, *rows = csv.reader(file)
+    places = np.arange(len(rows)) if order == "natural" else rng.permutation(len(rows))
+    kept = [rows[i] for i in places[:ROWS]]
+    path = folder / f"{name}.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *kept])
+    column = header.index(LABELS[name])
+    return path, Counter(row[column] for row in kept).most_common(1)[0][0]
+
+
+def error_on(name: str, path: Path, frequent: Any, preset: str, learner: str) -> float:
+    """The mean error over the seeds."""
+    options: dict[str, Any] = {"features": FEATURES[name]} if name in FEATURES else {"label": LABELS[name]}
+    if name == "enron":
+        options["text"] = "mail"
+    stream = open_stream(str(path), **options)
+    more = {}
+    if preset == "filtering":
+        more["revealing"] = next(c for c in stream.classes if str(c) in (str(frequent), f"{frequent}.0"))
+    return float(np.mean([run.error_rate for run in play(learner, stream, preset, repeats=SEEDS, **more)]))
+
+
+def compare_streams() -> None:
+    """Print a row for each stream and order: the errors of both learners on the four graphs."""
+    if not FOLDER.exists():
+        print("the folder of the real streams is not there")
+        return
+    ratios: dict[tuple[str, str, str], float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for order in ("natural", "shuffled"):
+            for name in (*FEATURES, *LABELS):
+                path, frequent = write_rows(name, order, Path(folder))
+                cells = []
+                for preset in PRESETS:
+                    ours, before = (error_on(name, path, frequent, preset, learner) for learner in LEARNERS)
+                    ratios[order, name, preset] = (ours + 1e-4) / (before + 1e-4)
+                    cells.append(f"{preset} {ours:.4f} / {before:.4f}")
+                print(f"{order} {name}: {'; '.join(cells)}", flush=True)
+    for order in ("natural", "shuffled"):
+        for half, is_in in (("all", None), ("chosen on", True), ("judged on", False)):
+            there = [k for k in ratios if k[0] == order and (is_in is None or (k[1] in CHOSEN_ON) is is_in)]
+            cells = [geometric_mean([ratios[k] for k in there if k[2] == preset]) for preset in PRESETS]
+            whole = geometric_mean([ratios[k] for k in there])
+            print(
+                f"{order}, {half}: {whole:.3f}", " ".join(f"{p} {c:.3f}" for p, c in zip(PRESETS, cells, strict=True))
+            )
+            print(
+                "   largest:", ", ".join(f"{k[1]} {k[2]} {ratios[k]:.2f}" for k in sorted(there, key=ratios.get)[-3:])
+            )
+
+
+# --------------------------------------------------------------------------------------------------------------- change
+
+
+def changing_stream(kind: str, K: int, T: int, seed: int) -> tuple[Any, Any]:
+    """The paper's generator with labels that change: the rows and the labels."""
+    chunks = list(Synthetic(classes=K, features=120, noise=0.02, rounds=T, seed=seed).chunks())
+    X = sparse.vstack([sparse.csr_matrix((c.values, c.indices, c.indptr), shape=(len(c.labels), 120)) for c in chunks])
+    y, t = np.concatenate([c.labels for c in chunks]), np.arange(T) / T
+    rng = np.random.default_rng(seed + 99)
+    rolled = {
+        "rolled at half": t >= 0.5,
+        "there and back": (t >= 1 / 3) & (t < 2 / 3),
+        "slowly": rng.random(T) < np.clip((t - 0.3) / 0.3, 0, 1),
+        "every eighth": (t * 8).astype(int) % 2 == 1,
+    }
+    if kind == "hidden":
+        return X, np.where((t >= 0.5) & (y == K - 1), 0, y)
+    return X, np.where(rolled[kind], (y + 1) % K, y)
+
+
+def compare_changes() -> None:
+    """Print the error before a change, in the next tenth, and in the last 40 percent of the rounds."""
+    first = {"there and back": 1 / 3, "slowly": 0.3, "every eighth": 1 / 8}
+    for T in (20_000, 100_000):
+        for kind in ("rolled at half", "there and back", "slowly", "every eighth", "hidden"):
+            for K in (2, 3, 6, 20):
+                for preset in PRESETS:
+                    cells = []
+                    for learner in LEARNERS:
+                        found = []
+                        for seed in range(SEEDS):
+                            start = int(T * first.get(kind, 0.5))
+                            marks = sorted({start, start + T // 10, int(0.6 * T), T})
+                            run = play(
+                                learner,
+                                changing_stream(kind, K, T, seed),
+                                FeedbackGraph.preset(preset, K),
+                                curve=marks,
+                                seed=seed,
+                            )[0]
+                            at = dict(zip(marks, run.curve.mistakes.tolist(), strict=True))
+                            last = (at[T] - at[int(0.6 * T)]) / (T - int(0.6 * T))
+                            found.append((at[start] / start, (at[start + T // 10] - at[start]) / (T // 10), last))
+                        cells.append(" / ".join(f"{value:.3f}" for value in np.mean(found, axis=0)))
+                    print(f"T = {T}, {kind}, K = {K}, {preset}: {cells[0]}   (0.2.0: {cells[1]})", flush=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------- loans
+
+
+def loan_register(rounds: int, seed: int) -> tuple[Any, Any]:
+    """Ten categories, some 100 columns of 0 and 1; 24 percent of the loans are repaid."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(5, 15, 10)
+    weights = [rng.normal(size=n) for n in sizes]
+    values = np.stack([rng.choice(n, rounds, p=rng.dirichlet(np.full(n, 0.7))) for n in sizes], axis=1)
+    score = sum(w[column] for w, column in zip(weights, values.T, strict=True))
+    low, high = -20.0, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        too_many = (1 / (1 + np.exp(-score - middle))).mean() > 0.24
+        low, high = (low, middle) if too_many else (middle, high)
+    repaid = rng.random(rounds) < 1 / (1 + np.exp(-score - low))
+    columns = (values + np.concatenate([[0], np.cumsum(sizes)[:-1]])).ravel()
+    rows = np.repeat(np.arange(rounds), 10)
+    return sparse.csr_matrix((np.ones(columns.size), (rows, columns))), np.where(repaid, "good", "bad")
+
+
+def compare_loans() -> None:
+    """Print the cost per round beside that with every label shown, and beside refusing everybody."""
+    for rounds, seeds in ((12_000, 4), (200_000, 2)):
+        for price in (2, 5):
+            for learner in LEARNERS:
+                found = []
+                for seed in range(seeds):
+                    X, y = loan_register(rounds, seed)
+                    costs = {("good", "bad"): price}
+                    hidden = play(learner, (X, y), FeedbackGraph.filtering(["good", "bad"], costs=costs), seed=seed)[0]
+                    shown = play(learner, (X, y), FeedbackGraph.full(["good", "bad"], costs=costs), seed=seed)[0]
+                    found.append((hidden.cost, shown.cost, (y == "good").sum(), hidden.labels_seen))
+                cost, full, refused, seen = np.mean(found, axis=0)
+                print(
+                    f"T = {rounds}, a bad loan costs {price}, {learner}: {cost / full:.3f} of all labels, "
+                    f"{cost / refused:.3f} of refusing, {seen:,.0f} labels",
+                    flush=True,
+                )
+
+
+PARTS = {"streams": compare_streams, "change": compare_changes, "loans": compare_loans}
+
+if __name__ == "__main__":
+    for part in sys.argv[1:] or PARTS:
+        PARTS[part]()
