@@ -515,7 +515,7 @@ def gaps_and_prices(C, q, star, sharpness):
         d = q[star] - q
         return np.abs(d), np.concatenate([np.abs(d), np.full(N - K, q[star])])
     c = C @ q / (C @ q)[:K].max()
-    return np.abs(np.log((c[:K] + 1e-12) / (c[star] + 1e-12))) / (2 * sharpness), (c - c[star]) / (c[star] + 1e-12)
+    return np.abs(np.log((c[:K] + 1e-12) / (c[star] + 1e-12))) / (2 * sharpness), (c - c[star]) / max(0.05, c[star])
 
 
 def inverse_gap(A, S, d, e, star, V, informed, scale, least=0.0):
@@ -665,7 +665,7 @@ class Tracking:
 
     def scores(self, x, given=None):
         w = self.shares(given)
-        return sum(w[m] * np.clip(s, -1, 1) for m, s in enumerate(self.members(x, given)))
+        return sum(w[m] * np.clip(s, -3, 3) for m, s in enumerate(self.members(x, given)))
 
     def uncertainty(self, x, a, b, given=None):
         w = self.shares(given)[1]
@@ -829,7 +829,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
         beta = sharpness[least_loss(fit)]
         plain = counts_mistakes(C)
         if plain:
-            made = b
+            made = np.clip(b, -1, 1)
         else:
             cost = C[:K] @ softmax(beta * b)
             relative = cost / (cost.max() or 1.0) + 1e-12
@@ -896,5 +896,5 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             losses = [-math.log(max(1e-9, softmax(each * b)[shown].sum())) for each in sharpness]
             fit = 0.998 * fit + losses
         if scorer.learn(x, A, action, y[t] if seen else None, g):
-            informed = 0
+            informed, fit = 0, np.zeros(len(sharpness))
     return actions, scorer, told

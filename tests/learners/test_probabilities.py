@@ -58,7 +58,7 @@ def test_the_formula_of_every_learner(name):
         found, s = player.predict_proba(X), player.scores(X)
     if name == "auto":
         return  # of the scorer's scores, and discounted: see test_guard.py
-    if name in ("auto", "partial-likelihood", "squarecb-g"):
+    if name in ("one-against-all", "partial-likelihood", "squarecb-g"):
         expected = averaged(rounds, graph, s, range(80))
     elif name in ("newtron", "pnewtron"):
         expected = softmax(named(name).alpha * s)
@@ -93,13 +93,13 @@ def test_after_1024_rounds_one_in_eight_is_followed():
     golden = (math.sqrt(5) - 1) / 2
     followed = [t for t in range(1500) if t < 1024 or (t + 1) * golden % 1 < 1 / 8]
     assert 1024 + 50 < len(followed) < 1024 + 70
-    player = Player("auto", graph, FEATURES, seed=1)
+    player = Player("one-against-all", graph, FEATURES, seed=1)
     rounds = played(player, X, y)
     np.testing.assert_allclose(
         player.predict_proba(X[:20]), averaged(rounds, graph, player.scores(X[:20]), followed), rtol=1e-9
     )
     with interpreted():
-        plain = Player("auto", graph, FEATURES, seed=1)
+        plain = Player("one-against-all", graph, FEATURES, seed=1)
         played(plain, X, y)
         assert plain.predict_proba(X).tobytes() == player.predict_proba(X).tobytes()
 

@@ -95,7 +95,7 @@ def test_fit_on_full_information_is_partial_fit_of_all_rows(digits):
 def test_pipelines_searches_and_clones(digits):
     X, y = digits[0][:500], digits[1][:500]
     pipeline = make_pipeline(StandardScaler(), GappletronClassifier("arow"))
-    grid = {"gappletronclassifier__learner": ["gapsmh", "auto", OneAgainstAll()], "gappletronclassifier__bias": [True]}
+    grid = {"gappletronclassifier__learner": ["gapsmh", "auto", Guarded()], "gappletronclassifier__bias": [True]}
     search = GridSearchCV(pipeline, grid, cv=2).fit(X, y)
     assert search.best_score_ > 0.8
     scores = search.cv_results_["mean_test_score"]

@@ -284,7 +284,7 @@ def naive(name: str, X, y, graphs, draws):  # noqa: PLR0911 - a case for each fa
         return actions, -losses[:K].reshape(K, 1)
     if name == "label-efficient-perceptron":
         return reference.label_efficient_perceptron(X, y, graph, learner.b, draws)
-    losses = {"auto": "squared hinge", "partial-likelihood": "partial likelihood"}
+    losses = {"one-against-all": "squared hinge", "partial-likelihood": "partial likelihood"}
     graph = [(graph.visible, graph.arrays.dominating.tolist(), graph.costs) for graph in graphs]
     if name == "auto":
         actions, scorer, _ = reference.guarded(X, y, graph, draws)

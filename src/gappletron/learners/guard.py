@@ -1,6 +1,6 @@
 """The guard: it plays on top of any scorer, and its expected cost has a bound whatever the scorer does.
 
-Let b_t in [-1, 1]^K be scores that were made from x_t and the past, in any way. The guard plays and learns ::
+Let b_t be scores that were made from x_t and the past in any way, cut to [-1, 1]. The guard plays and learns ::
 
     scores    s_t = G_t x_t + a_t b_t,  theta = (G, a), which begins at (0, 1): at first it plays b
     loss      l_t(theta, y): the smooth hinge of s_t; the greedy class is y* = argmax s_t
@@ -175,7 +175,7 @@ class Guarded(Learner):
             adjust_to_costs(plan.graph, state.base, best_sharpness(state.fit), state.estimates, state.adjusted)
         else:
             for k in range(state.base.size):
-                state.adjusted[k] = state.base[k]
+                state.adjusted[k] = min(1.0, max(-1.0, state.base[k]))
         self.set_rates(state, plan, x)
 
     def scores(self, state: Any, x: Row, out: Floats) -> None:
@@ -276,8 +276,18 @@ class Guarded(Learner):
             compare_sharpness(state.fit, plan, state.base, played, 1.0, state.estimates)
         reason = self.scorer.absorb(state.scorer, own, x, played)
         if reason != NONE:
-            self.exploration.restart(state.exploration)
-            note_restart(state, reason)
+            self.note_restart(state, reason)
+
+    @compiled
+    def note_restart(self, state: Any, reason: int) -> None:
+        """Explore anew and compare the values of b anew, since the scorer began anew; remember when and why."""
+        self.exploration.restart(state.exploration)
+        for b in range(state.fit.size):
+            state.fit[b] = 0.0
+        place = int(state.restarts[0]) % REMEMBERED
+        state.restarted[0, place] = state.rounds[0]
+        state.restarted[1, place] = reason
+        state.restarts[0] += 1.0
 
     @compiled
     def correct(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
@@ -335,8 +345,7 @@ class Guarded(Learner):
 
     def reset(self, state: Any) -> None:
         self.scorer.restart_now(state.scorer)
-        self.exploration.restart(state.exploration)
-        note_restart(state, NONE)
+        self.note_restart(state, NONE)
 
     def bound(self, state: Any) -> RunBound:
         eta, sums = self.find_rate(state), state.sums.tolist()
@@ -625,15 +634,6 @@ def mix_with_safe(
             low = middle
     for i in range(out.size):
         out[i] = (1.0 - high) * out[i] + high * safe[i]
-
-
-@helper
-def note_restart(state: Any, reason: int) -> None:
-    """Remember a restart in this round."""
-    place = int(state.restarts[0]) % REMEMBERED
-    state.restarted[0, place] = state.rounds[0]
-    state.restarted[1, place] = reason
-    state.restarts[0] += 1.0
 
 
 LEARNERS: dict[str, Learner] = {"auto": Guarded()}

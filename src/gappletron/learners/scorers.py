@@ -1,4 +1,4 @@
-"""Scorers: from a row, and what was shown so far, to a score between -1 and 1 for every class.
+"""Scorers: from a row, and what was shown so far, to a score for every class.
 
 :class:`gappletron.Guarded` plays on top of a scorer with a theorem that holds whatever the scorer does. So a scorer is
 free to use what works: several learners of different memory, weights by their recent losses, restarts.
@@ -35,6 +35,10 @@ NOTICED = 6.0
 
 KEPT = 0.3  # what a restart leaves of the weights
 
+# Members are cut to this size before they are averaged. Beyond 1 nothing is learned, but probabilities are better with
+# what is there.
+WIDEST = 3.0
+
 # What a restart was for: nothing, a change that was noticed, or the end of the memory.
 NONE, CHANGE, AGE = range(3)
 
@@ -53,7 +57,8 @@ class Scorer(Piece, abstract=True):
     @abstractmethod
     @compiled
     def judge(self, state: Any, x: Row, given: Floats, has_given: bool, out: Floats) -> None:
-        """Fill `out` with a score between -1 and 1 for every class; changes nothing but scratch.
+        """Fill `out` with a score for every class, 1 for the label and -1 for all others if it knew; changes nothing but
+        scratch. The guard cuts the scores to [-1, 1].
 
         `given` are the scores that came with x, where there are any.
         """
@@ -96,9 +101,9 @@ class Scorer(Piece, abstract=True):
 
 
 @helper
-def cut(score: float) -> float:
-    """A score within [-1, 1]."""
-    return min(1.0, max(-1.0, score))
+def cut(score: float, most: float) -> float:
+    """A score within [-most, most]."""
+    return min(most, max(-most, score))
 
 
 @helper
@@ -142,7 +147,7 @@ class Tracking(Scorer):
 
     Each has a score for every class with the squared hinge of :class:`gappletron.OneAgainstAll` as its loss. `slow` and
     `fast` are diagonal AROWs of which the second forgets how certain it was, and `third` is AdaGrad, whose scores are
-    divided by the root mean square of ||x||. Scores are cut to [-1, 1] and averaged with weights proportional to
+    divided by the root mean square of ||x||. Scores are cut to [-3, 3] and averaged with weights proportional to
     ``exp(-L/2)``. L is the sum of squared errors at the classes that were shown, each round counting .99 times as much
     as the one after it. Scores that come with x are a fourth member in such rounds.
 
@@ -204,8 +209,8 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
         for k in range(out.size):
             state.third_scores[k] *= scale
             state.given[k] = given[k] if has_given else 0.0
-            total = slow * cut(state.slow_scores[k]) + fast * cut(state.fast_scores[k])
-            out[k] = total + third * cut(state.third_scores[k]) + own * state.given[k]
+            total = slow * cut(state.slow_scores[k], WIDEST) + fast * cut(state.fast_scores[k], WIDEST)
+            out[k] = total + third * cut(state.third_scores[k], WIDEST) + own * state.given[k]
 
     def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
         reason = NONE
@@ -303,7 +308,7 @@ def look_for_change(state: Any, plan: Plan, played: Round) -> None:
     best = argmax(state.slow_scores)
     if played.label < 0 and not plan.graph.visible[played.action, best]:
         return
-    gap = cut(state.slow_scores[best]) - cut(state.slow_scores[rival(state.slow_scores, best)])
+    gap = cut(state.slow_scores[best], 1.0) - cut(state.slow_scores[rival(state.slow_scores, best)], 1.0)
     place = min(BINS - 1, int(0.5 * BINS * gap))
     error = best != played.label
     if not error and state.contradiction[0] == 0.0:

@@ -362,7 +362,7 @@ class InverseGap(Exploration):
 
     With costs, let ``c_i = sum_y C[i, y] q_y`` for the probabilities ``q = softmax(b s)``. Then ``d_k = ln(c_k /
     c_{y*}) / (2b)``, how far the scores are from where the two classes would cost the same, and ``e_i = (c_i - c_{y*})
-    / c_{y*}``: what exploring costs more, in units of the most that could be gained.
+    / max(c_{y*}, max_k c_k / 20)``: what exploring costs more, in units of the most that could be gained.
 
     For a world that changes: with `floor` above 0 the dominating set is explored with probability at least ``min(1/2,
     floor sqrt((1 + 24 c) / rounds))`` after c changes; c counts as 0 where y* shows itself. As far as only the last
@@ -475,7 +475,7 @@ def compare_costs(
         # No cost is taken for 0, so that its logarithm is finite.
         gaps[k] = abs(math.log((prices[k] / worst + LEAST_COST) / (base + LEAST_COST))) / (2.0 * sharpness)
     for i in range(prices.size):
-        prices[i] = (prices[i] / worst - base) / (base + LEAST_COST)
+        prices[i] = (prices[i] / worst - base) / max(LEAST_PRICE, base)
 
 
 @helper
