@@ -179,6 +179,19 @@ class Learner(Piece, abstract=True):
             raise UserError(f"{self!r} has no gamma to set: leave it out")
         return self.replace(gamma=gamma)
 
+    def with_memory(self, rounds: float) -> Self:
+        """The same learner with a scorer whose memory is so many rounds with feedback.
+
+        >>> from gappletron import named
+        >>> named("guarded").with_memory(5000).scorer.memory
+        5000.0
+        """
+        if not self._holds("memory"):
+            raise UserError(
+                f"{self.name} has no memory to set: omit it, or use the learner 'guarded' with its default scorer"
+            )
+        return self.replace(memory=rounds)
+
     @abstractmethod
     def declare(self) -> Layout:
         """The fields of the state; the engine allocates them, and compiled methods change them in place."""

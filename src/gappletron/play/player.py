@@ -83,6 +83,8 @@ class Player:
     ) -> None:
         made = find_learner(learner)
         chosen = PlayerOptions.parse(options)
+        if chosen.memory is not None:
+            made = made.with_memory(chosen.memory)
         if not isinstance(graph, FeedbackGraph):
             raise UserError(f"{graph!r} is not a FeedbackGraph: make one, as in FeedbackGraph.bandit(['a', 'b', 'c'])")
         if rows not in ("vectors", *AUTO):
