@@ -128,11 +128,12 @@ def run(
         watched = histories if playing.estimate else ()
         reports = [gp.Monitor(runs.player(run.name, run.repeat)).report(alpha) for run in watched]
         with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
+            last.callback(output.warn, histories, reports)
             if json != STANDARD_OUTPUT:
                 if playing.confusion:
                     last.callback(output.show_confusion, histories)
                 last.callback(output.show_estimates, histories, reports)
-                last.callback(output.say, str(histories))
+                last.callback(output.show_histories, histories)
             if plot is not None:
                 last.callback(histories.plot, plot)
             if json is not None:

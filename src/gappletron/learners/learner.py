@@ -281,6 +281,10 @@ class Learner(Piece, abstract=True):
         """The last restarts of a learner that restarts, oldest first."""
         return ()
 
+    def count_restarts(self, state: Any) -> int:
+        """How often it began anew in all."""
+        return 0
+
     can_reset: ClassVar[bool] = False
     """Whether :meth:`reset` does anything."""
 

@@ -206,6 +206,11 @@ class Player:
         """The last restarts of the learner, oldest first: where it noticed a change, or was reset."""
         return self.learner.restarts(self.engine.state.tuple)
 
+    @property
+    def restart_count(self) -> int:
+        """How often the learner began anew in all; :attr:`restarts` are the last ones."""
+        return self.learner.count_restarts(self.engine.state.tuple)
+
     def reset(self) -> None:
         """Let the learner forget what may be out of date, as if it had noticed a change; a part of it stays."""
         if not self.learner.can_reset:
