@@ -116,6 +116,7 @@ def test_the_json_of_a_run(tmp_path):
             "error_rate",
             "labels_seen",
             "seconds",
+            "restarts",
             "confusion",
             "curve",
             "normalization",
