@@ -116,6 +116,7 @@ def test_the_json_of_a_run(tmp_path):
             "error_rate",
             "labels_seen",
             "seconds",
+            "restarts",
             "confusion",
             "curve",
             "normalization",
@@ -1341,3 +1342,29 @@ def waits_for_a_reader(pid):
     """Whether the process opens a pipe that nobody reads."""
     wchan = Path(f"/proc/{pid}/wchan").read_text()
     return "fifo" in wchan or "wait_for_partner" in wchan
+
+
+# -------------------------------------------------------------------------------------------- restarts, and being stuck
+
+
+def test_restarts_stand_under_the_table_and_in_the_json(tmp_path):
+    path = tmp_path / "run.json"
+    arguments = ("run", SMALL, "--graph", "full", "--learner", "auto", "--memory", 50, "--json", path)
+    code, out, err = ended(*arguments)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "auto began anew after rounds 50 and 100, since its memory ended"
+    (run,) = json.loads(path.read_text())["runs"]
+    assert run["restarts"] == [{"round": 50, "reason": "memory"}, {"round": 100, "reason": "memory"}]
+    _, out, _ = ended(*arguments, "--repeats", 2)
+    assert out.splitlines()[-1] == "auto began anew in 2 of 2 runs"
+
+
+@pytest.mark.parametrize("more", [(), ("--estimate",), ("--repeats", 2), ("--json", "-")])
+def test_a_run_that_sees_no_labels_says_what_to_do(more):
+    stuck = ("--graph", "label-efficient", "--exploration", "greedy", "--learner", "partial-likelihood")
+    code, _, err = ended("run", "synthetic:K=3,d=40,T=1000", *stuck, *more)
+    assert code == 0
+    (line,) = err.splitlines()
+    assert line.startswith("partial-likelihood: Only 0 labels were seen in 1,000 rounds")
+    assert "(teach)" in line
+    assert ended("run", "synthetic:K=3,d=40,T=1000", *stuck, *more, "--min-propensity", 0.2)[2] == ""

@@ -135,6 +135,18 @@ def test_teaching(mails, tmp_path):
     assert code == 0
 
 
+def test_the_memory_of_a_learner(mails, tmp_path):
+    run, taught = tmp_path / "run.npz", tmp_path / "taught.npz"
+    assert ended("run", mails, *FILTER, "--learner", "auto", "--memory", 40, "--save", run)[0] == 0
+    assert ended("teach", taught, mails, *FILTER, "--learner", "auto", "--memory", 40)[0] == 0
+    for path in (run, taught):
+        assert Online.load(path).learner.scorer.memory == 40
+    new = ("--graph", "filtering", "--classes", "ham,spam", "--learner", "gapsmh")
+    code, _, err = ended("serve", tmp_path / "mail", *new, "--memory", 40)
+    assert code == 2
+    assert "gapsmh has no memory to set" in err
+
+
 def test_a_svmlight_model(tmp_path):
     path, model = tmp_path / "data.svm", tmp_path / "m.npz"
     path.write_text("".join(f"{n % 2} {1 + n % 2}:1 3:{n % 5}\n" for n in range(60)))
@@ -153,6 +165,8 @@ def test_a_svmlight_model(tmp_path):
         (("--repeats", "2", "--save", "x.npz"), "--save writes one model"),
         (("--graph", "bandit", "--load", "MODEL"), "--graph was given, and the model of"),
         (("--seed", "4", "--load", "MODEL"), "--seed was given, and the model of"),
+        (("--memory", "40", "--load", "MODEL"), "--memory was given, and the model of"),
+        (("--memory", "40", "--learner", "gapsmh"), "gapsmh has no memory to set"),
         (("--repeats", "2", "--load", "MODEL"), "--load goes on with one model"),
         (("--text", "message", "--load", "MODEL"), "the model has its own columns"),
         (("--load", "missing.npz"), "missing.npz"),

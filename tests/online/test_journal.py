@@ -29,6 +29,7 @@ from gappletron.data.scores import NO_SCORES
 from gappletron.online import decisions, events, folder_store as folders, journal as journals, transitions
 from gappletron.online.folder_store import FRAME, FolderStore, read_groups, repair
 from gappletron.online.store import Group
+from problems import ended
 from stores import MemoryStore
 
 GRAPH = FeedbackGraph.filtering(["ham", "spam", "odd"])
@@ -847,6 +848,8 @@ def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
         events.Grown(2000),
         events.Limited({"min_propensity": 0.0, "budget": None}, 3.0),
         events.Answered(1.0, "clé", b"f", b"answer"),
+        events.WasReset(2.0),
+        events.Restarted(10, "memory", 2.0),
     ]
     data = b"".join(map(events.pack_event, some))
     assert repr(list(events.unpack_events(data))) == repr(some)
@@ -860,6 +863,41 @@ def test_events_survive_as_bytes_and_damaged_bytes_are_noticed():
             list(events.unpack_events(data[:cut]))
     with pytest.raises(Damaged):
         list(events.unpack_events(data[:-1]))
+
+
+def test_restarts_are_in_the_log_for_readers(tmp_path):
+    """With a memory of 10 rounds and every label shown; `round` is the number of decisions so far."""
+    label = itertools.cycle(FULL.classes)
+    model = Online.open(tmp_path / "journal", "auto", FULL, 3, memory=10, durability="os", snapshot_every=15)
+    for x, truth in zip(np.eye(3)[np.arange(25) % 3], label, strict=False):
+        model.learn(model.act(x), truth)
+    receipts = model.act_many(np.eye(3)[np.arange(40) % 3])
+    model.learn_many([(receipt, FULL.classes[n % 3]) for n, receipt in enumerate(receipts)])
+    for n in range(10):
+        model.teach(np.eye(3)[n % 3], FULL.classes[n % 3])
+    model.reset()
+    restarts = model.restarts
+    crash(model)
+    logged = [
+        (event.round, event.reason)
+        for group in read_groups(tmp_path / "journal")
+        for event in events.unpack_events(group.events)
+        if isinstance(event, events.Restarted)
+    ]
+    assert logged == [(10, "memory"), (20, "memory"), *[(65, "memory")] * 5, (65, "reset")]
+    for replay in ("first", "last"):
+        again = Online.from_journal(tmp_path / "journal", replay=replay)
+        same(again, model)
+        assert again.restarts == restarts
+        assert len(restarts) == 8
+    (batch,) = read_decisions(tmp_path / "journal")
+    assert batch["restarts"].to_pylist() == [0] * 10 + [1] * 10 + [2] * 45
+    summary = decisions.summarise(tmp_path / "journal")
+    assert (summary.restarts, summary.restarted) == (8, events.Restarted(65, "reset", 1000.0))
+    code, out, _ = ended("journal", tmp_path / "journal")
+    assert code == 0
+    told = "began anew        8 times, last after round 65, 1970-01-01 00:16:40 UTC, since it was reset"
+    assert told in out.splitlines()
 
 
 def test_decisions_of_other_versions_keep_their_logged_probabilities(tmp_path):

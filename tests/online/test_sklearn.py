@@ -23,6 +23,7 @@ from gappletron import (
     Exploration,
     FeedbackGraph,
     GappletronClassifier,
+    Guarded,
     OneAgainstAll,
     Player,
     Runs,

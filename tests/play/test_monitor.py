@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import math
 import pickle
@@ -352,7 +353,17 @@ def test_a_report_is_json_and_prints():
     report = Monitor(player).report(0.1)
     again = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert list(again)[:6] == ["rounds", "judged", "labels_seen", "explored", "actions", "alpha"]
-    assert list(again)[6:] == ["policy", "greedy", "window", "alarm", "spent", "restarts", "bound"]
+    assert list(again)[6:] == [
+        "policy",
+        "greedy",
+        "window",
+        "alarm",
+        "spent",
+        "restarts",
+        "restart_count",
+        "bound",
+        "warning",
+    ]
     assert again["policy"]["classes"]["ham"]["error"]["low"] == report.policy.classes["ham"].error.low
     assert "classes" not in again["window"]["policy"]
     assert again["greedy"]["cost"]["high"] == report.greedy.cost.high
@@ -397,3 +408,24 @@ def test_online_keeps_the_watch_of_its_player(tmp_path):
     report = Monitor(again.player).report()
     assert (report.rounds, report.judged, report.labels_seen) == (1, 1, 1)
     assert bound_total(again.player.engine.watched.tuple, 0, 9, 1.0) == (0.0, 0.0)
+
+
+def test_a_report_lists_restarts_and_warns():
+    """Label efficient play that never asks: nothing is known of its error, and nothing changes by itself."""
+    graph = FeedbackGraph.label_efficient(3)
+    with interpreted():
+        player = Player("auto", graph, 5, monitor=True)
+        X, y = small_stream(np.random.default_rng(0), 30, 5, 3)
+        player.advance(chunk_of(X, y, 0, 30))
+        for _ in range(20):
+            player.reset()
+    report = Monitor(player).report()
+    assert (len(report.restarts), report.restart_count) == (16, 20)
+    assert "The learner began anew lately after rounds 30, 30, 30 and 30, since it was reset." in str(report)
+    assert report.to_dict()["restarts"][0] == {"round": 30, "reason": "reset"}
+    assert report.to_dict()["warning"] is None
+    few = dataclasses.replace(report, judged=1000, labels_seen=50)
+    assert few.warning == few.to_dict()["warning"] == str(few).splitlines()[-1]
+    assert few.warning.startswith("Only 50 labels were seen in 1,000 rounds")
+    for enough in ({"judged": 999}, {"labels_seen": 51}):
+        assert dataclasses.replace(few, **enough).warning is None

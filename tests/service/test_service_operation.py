@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import time
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from scipy.sparse import csr_array
 
 import storms
-from gappletron import Budget, Encoder, FeedbackGraph, Online, UserError, interpreted, read_decisions
+from gappletron import Budget, Encoder, FeedbackGraph, Greedy, Guarded, Online, UserError, interpreted, read_decisions
 from gappletron.online import journal as journals
 from gappletron.play import archive
 from gappletron.service import models
@@ -466,3 +469,23 @@ def test_a_folder_that_cannot_be_looked_at_is_told_and_watched_on(mail, monkeypa
     asyncio.run(watch())
     monkeypatch.undo()
     assert hosted.problem is None
+
+
+# -------------------------------------------------------------------------------------------- restarts, and being stuck
+
+
+def test_restarts_and_the_lack_of_labels_are_told(tmp_path):
+    graph = FeedbackGraph.label_efficient(["a", "b"])
+    with interpreted():
+        start = Online(Guarded(exploration=Greedy()), graph, 2, monitor=True)
+        start.act_many(csr_array(np.ones((1100, 2))))  # most actions show nothing, and are judged at once
+        with Online.open(tmp_path / "model", start=start, durability="os") as model:
+            browser = Browser(create_app([HostedModel("m", model)]))
+            assert metrics(browser)["gappletron_restarts_total", "m"] == 0
+            model.reset()
+            model.reset()
+            again = Browser(create_app([HostedModel("m", model)]))
+            assert metrics(again)["gappletron_restarts_total", "m"] == 2
+            report = again.get("/v1/estimates").json["report"]
+    assert report["restarts"] == [{"round": 1100, "reason": "reset"}] * 2
+    assert re.match(r"Only 0 labels were seen in 1,\d\d\d rounds", report["warning"])

@@ -10,7 +10,8 @@ import subprocess
 
 import pytest
 
-from gappletron import UNSEEN, Budget, FeedbackGraph, Online
+from gappletron import UNSEEN, Budget, FeedbackGraph, Greedy, Guarded, Online
+from gappletron.play import few_labels
 from gappletron.service.app import create_app
 from gappletron.service.client import Client
 from gappletron.service.models import HostedModel
@@ -222,3 +223,15 @@ def test_the_page_runs_under_its_own_policy(model, tmp_path):
         dumped = shown(f"{address}/", tmp_path / "browser")
     assert '<span id="live">live</span>' in dumped
     assert "12 in all" in dumped
+
+
+def test_the_page_tells_of_restarts_and_of_too_few_labels(tmp_path, monkeypatch):
+    monkeypatch.setattr(few_labels, "MANY_ROUNDS", 10)
+    graph = FeedbackGraph.label_efficient(["a", "b"])
+    with Online.open(tmp_path / "m", Guarded(exploration=Greedy()), graph, 2, durability="os") as model:
+        model.act_many([[1.0, 0.5]] * 100)  # most actions show nothing, and are judged at once
+        model.reset()
+        with running(create_app([HostedModel("m", model)])) as address:
+            dumped = shown(f"{address}/", tmp_path / "browser")
+    assert "The learner began anew after round 100 (it was reset)." in dumped
+    assert "Only 0 labels were seen in" in dumped

@@ -16,6 +16,7 @@ from gappletron.cli.output import check_outputs, say, tell
 
 if TYPE_CHECKING:
     from gappletron.online.decisions import Summary
+    from gappletron.online.events import Restarted
 
 
 def journal(
@@ -82,6 +83,7 @@ def _show(folder: Path, found: Summary) -> None:
         ("rounds", f"{found.rounds:,}"),
         *((f"  {name}", f"{number:,}") for name, number in found.statuses.items() if number),
         ("rows taught", f"{found.taught:,}"),
+        *([] if found.restarted is None else [("began anew", _describe_restarts(found.restarts, found.restarted))]),
         ("rows compacted", f"{found.compacted:,}"),
         ("first, last", " to ".join(_format_time(time) for time in (found.first, found.last))),
         ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {found.snapshots} snapshots"),
@@ -94,6 +96,13 @@ def _show(folder: Path, found: Summary) -> None:
     say(f"journal in {folder}")
     for name, value in rows:
         say(f"{name:<{width}}  {value}")
+
+
+def _describe_restarts(number: int, last: Restarted) -> str:
+    from gappletron.learners.run_bound import WHY
+
+    times = "once," if number == 1 else f"{number:,} times, last"
+    return f"{times} after round {last.round:,}, {_format_time(last.time)}, since {WHY[last.reason]}"
 
 
 def _describe_limits(found: Summary) -> str:

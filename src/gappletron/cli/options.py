@@ -102,6 +102,7 @@ RowsArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="A file of the kind that the model was made from; '-' for a pipe.")
 ]
 Seed = Annotated[int | None, typer.Option(help=Options.help("seed"))]
+Memory = Annotated[int | None, typer.Option(help=Options.help("memory"), metavar="ROUNDS", min=1)]
 Learners = Annotated[
     list[str] | None,
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -116,6 +117,30 @@ def show_confusion(histories: gp.Histories) -> None:
         say(str(histories.confusion(name)))
 
 
+def show_histories(histories: gp.Histories) -> None:
+    """Print the table, and for every learner that began anew, when and why; of several runs, in how many."""
+    from gappletron.learners.run_bound import describe_restarts
+
+    say(str(histories))
+    for name in histories.names:
+        runs = histories.of(name)
+        began = [run.restarts for run in runs if run.restarts]
+        if began:
+            when = describe_restarts(began[0]) if len(runs) == 1 else f"in {len(began)} of {len(runs)} runs"
+            say(f"{name} began anew {when}")
+
+
+def warn(histories: gp.Histories, reports: list[gp.Report]) -> None:
+    """Print, on the standard error, for every learner that sees too few labels in one of its runs, what to do."""
+    found: dict[str, str] = {}
+    warnings = [report.warning for report in reports] or [run.warning for run in histories]
+    for run, warning in zip(histories, warnings, strict=True):
+        if warning is not None:
+            found.setdefault(run.name, warning)
+    for name, warning in found.items():
+        tell(f"{name}: {warning}")
+
+
 def show_estimates(histories: gp.Histories, reports: list[gp.Report]) -> None:
     """Print the estimated errors beside the true ones; that of the greedy class was not counted."""
     if not reports:
@@ -200,6 +225,7 @@ def describe_run(run: gp.History, player: gp.Player) -> dict[str, Any]:
         "bias": player.engine.bias,
         **{name: getattr(run, name) for name in RUN_NUMBERS},
         **({"cost": run.cost, "mean_cost": run.mean_cost} if run.has_costs else {}),
+        "restarts": [dataclasses.asdict(each) for each in run.restarts],
         "confusion": run.confusion.tolist(),
         "curve": {name: getattr(run.curve, name).tolist() for name in ("rounds", "mistakes", "labels_seen")},
     }

@@ -76,6 +76,7 @@ def run(
     graph: options.GraphName = None,
     learner: options.Learners = None,
     seed: options.Seed = None,
+    memory: options.Memory = None,
     alpha: options.Alpha = ALPHA,
     json: options.JsonPath = None,
     plot: options.PlotPath = None,
@@ -93,7 +94,7 @@ def run(
     if playing.load is not None:
         if repeats != 1:
             raise UserError(f"--load goes on with one model, and --repeats {repeats} asks for several: omit --repeats")
-        given = given_options(preset, pieces, limits, graph=graph, learner=learner, seed=seed)
+        given = given_options(preset, pieces, limits, graph=graph, learner=learner, seed=seed, memory=memory)
         model = options.load_model(playing.load, given)
         stream = open_stream(model)
         if watch is not None and isinstance(model.player.watch, NoWatch):
@@ -115,7 +116,7 @@ def run(
                 feedback,
                 repeats=repeats,
                 seed=seed or 0,
-                **given_options(normalize=pieces.normalize, bias=pieces.bias),
+                **given_options(normalize=pieces.normalize, bias=pieces.bias, memory=memory),
                 monitor=watch,
                 **limits.parse(),
                 jobs=playing.jobs,
@@ -127,11 +128,12 @@ def run(
         watched = histories if playing.estimate else ()
         reports = [gp.Monitor(runs.player(run.name, run.repeat)).report(alpha) for run in watched]
         with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
+            last.callback(output.warn, histories, reports)
             if json != STANDARD_OUTPUT:
                 if playing.confusion:
                     last.callback(output.show_confusion, histories)
                 last.callback(output.show_estimates, histories, reports)
-                last.callback(output.say, str(histories))
+                last.callback(output.show_histories, histories)
             if plot is not None:
                 last.callback(histories.plot, plot)
             if json is not None:

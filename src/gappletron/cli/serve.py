@@ -81,11 +81,12 @@ def serve(
     server: ServerOptions,
     graph: options.GraphName = None,
     seed: options.Seed = None,
+    memory: options.Memory = None,
     alpha: options.Alpha = ALPHA,
 ) -> None:
     """Serve models over HTTP; the page at / shows how they do.
 
-    The options of the graph, of columns and features, and the seed are for a new model, which needs a graph.
+    The options of the graph, of columns and features, the seed and the memory are for a new model, which needs a graph.
     """
     try:
         from gappletron.service import app, serving
@@ -101,7 +102,7 @@ def serve(
     learners = parse_learners(hosting.learner or [], names)
     tokens = [] if server.token_file is None else read_tokens(server.token_file)
     check_host(server.host, tokens)
-    known = {**make_rows(hosting.vectors, columns), **given_options(seed=seed), **limits.parse()}
+    known = {**make_rows(hosting.vectors, columns), **given_options(seed=seed, memory=memory), **limits.parse()}
     known |= {name: value for name, value in vars(storage).items() if value is not None}
     if graph is not None:
         known["graph"] = make_graph(graph, preset)

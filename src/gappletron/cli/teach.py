@@ -8,7 +8,16 @@ import typer
 import gappletron as gp
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
-from gappletron.cli.options import DataOptions, GraphName, GraphOptions, RowsArgument, Seed, given_options, load_model
+from gappletron.cli.options import (
+    DataOptions,
+    GraphName,
+    GraphOptions,
+    Memory,
+    RowsArgument,
+    Seed,
+    given_options,
+    load_model,
+)
 from gappletron.cli.output import check_outputs, tell
 
 
@@ -23,10 +32,12 @@ def teach(
         Path | None, typer.Option(help="Where to write the model. Default: MODEL itself.", metavar="PATH")
     ] = None,
     seed: Seed = None,
+    memory: Memory = None,
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start.
 
-    The options of the graph (bandit by default), the learner, the features and the seed are for a new model.
+    The options of the graph (bandit by default), the learner and its memory, the features and the seed are for a new
+    model.
     """
     from gappletron.data.prepared import prepare_chunks
     from gappletron.graphs.open import find_new_classes, match_classes
@@ -35,7 +46,8 @@ def teach(
     check_outputs(out=target, inputs=(data,))
     if model.exists():
         saved = load_model(
-            model, given_options(preset, graph=graph, learner=learner, seed=seed, features=source.features)
+            model,
+            given_options(preset, graph=graph, learner=learner, seed=seed, memory=memory, features=source.features),
         )
         stream = source.open(data, preset.classes, saved)
         for name in find_new_classes(stream.classes, saved.graph):
@@ -44,7 +56,7 @@ def teach(
         stream = source.open(data, preset.classes)
         kind = "vectors" if stream.encoder is None else "records"
         feedback = preset.open(graph, stream)
-        player = gp.Player(learner or "auto", feedback, stream.features, rows=kind, seed=seed or 0)
+        player = gp.Player(learner or "auto", feedback, stream.features, rows=kind, seed=seed or 0, memory=memory)
         saved = gp.Online.from_player(player, stream.encoder)
     if stream.is_open:
         raise UserError(f"{stream.name} is a pipe: name its --classes, or write it to a file first")

@@ -363,8 +363,11 @@ class Guarded(Learner):
             delay=self.delay,
         )
 
+    def count_restarts(self, state: Any) -> int:
+        return int(state.restarts[0])
+
     def restarts(self, state: Any) -> tuple[Restart, ...]:
-        count = int(state.restarts[0])
+        count = self.count_restarts(state)
         places = [n % REMEMBERED for n in range(max(0, count - REMEMBERED), count)]
         return tuple(Restart(int(state.restarted[0, p]), REASONS[int(state.restarted[1, p])]) for p in places)
 

@@ -179,6 +179,17 @@ class Learner(Piece, abstract=True):
             raise UserError(f"{self!r} has no gamma to set: leave it out")
         return self.replace(gamma=gamma)
 
+    def with_memory(self, rounds: float) -> Self:
+        """The same learner with a scorer whose memory is so many rounds with feedback.
+
+        >>> from gappletron import named
+        >>> named("auto").with_memory(5000).scorer.memory
+        5000.0
+        """
+        if not self._holds("memory"):
+            raise UserError(f"{self.name} has no memory to set: omit it, or use the learner 'auto'")
+        return self.replace(memory=rounds)
+
     @abstractmethod
     def declare(self) -> Layout:
         """The fields of the state; the engine allocates them, and compiled methods change them in place."""
@@ -267,6 +278,10 @@ class Learner(Piece, abstract=True):
     def restarts(self, state: Any) -> tuple[Restart, ...]:
         """The last restarts of a learner that restarts, oldest first."""
         return ()
+
+    def count_restarts(self, state: Any) -> int:
+        """How often it began anew in all."""
+        return 0
 
     can_reset: ClassVar[bool] = False
     """Whether :meth:`reset` does anything."""

@@ -1,15 +1,19 @@
 """What is proved about the cost of a guarded player so far, as numbers, and what cannot be known (docs, page Guard)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Why a learner began anew, by the number that its state keeps.
+# Why a learner began anew, by the number that its state keeps; and in words.
 REASONS = ("reset", "change", "memory")
+WHY = {"reset": "it was reset", "change": "it noticed a change", "memory": "its memory ended"}
+# So many restarts are named in a sentence, for each reason.
+NAMED = 4
 
 
 @dataclass(frozen=True)
 class Restart:
-    """The scorer of a learner began anew after this number of rounds: since a change was noticed (``"change"``), since
-    its memory ended (``"memory"``), or since somebody asked for it (``"reset"``).
+    """The scorer of a learner began anew after this number of rounds, with those that were taught: since a change was
+    noticed (``"change"``), since its memory ended (``"memory"``), or since somebody asked for it (``"reset"``).
 
     >>> Restart(5000, "change").round
     5000
@@ -17,6 +21,23 @@ class Restart:
 
     round: int
     reason: str
+
+
+def describe_restarts(restarts: Sequence[Restart]) -> str:
+    """Return when a learner began anew, and why: the end of a sentence.
+
+    >>> describe_restarts([Restart(5052, "change"), Restart(12_062, "change"), Restart(13_000, "reset")])
+    'after rounds 5,052 and 12,062, since it noticed a change; after round 13,000, since it was reset'
+    >>> describe_restarts([Restart(n, "memory") for n in range(100, 1000, 100)])
+    'lately after rounds 600, 700, 800 and 900, since its memory ended'
+    """
+    parts = []
+    for reason in dict.fromkeys(each.reason for each in restarts):
+        rounds = [f"{each.round:,}" for each in restarts if each.reason == reason]
+        *first, last = rounds[-NAMED:]
+        places = f"rounds {', '.join(first)} and {last}" if first else f"round {last}"
+        parts.append(f"{'lately ' * (len(rounds) > NAMED)}after {places}, since {WHY[reason]}")
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,9 @@ class Scorer(Piece, abstract=True):
     @abstractmethod
     @compiled
     def judge(self, state: Any, x: Row, given: Floats, has_given: bool, out: Floats) -> None:
-        """Fill `out` with a score for every class, 1 for the label and -1 for all others if it knew; changes nothing but
-        scratch. The guard cuts the scores to [-1, 1].
+        """Fill `out` with a score for every class: about 1 for the label and -1 for others. Changes nothing but scratch.
 
-        `given` are the scores that came with x, where there are any.
+        The guard cuts the scores to [-1, 1]. `given` are the scores that came with x, where there are any.
         """
 
     @abstractmethod

@@ -21,7 +21,7 @@ from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events
 from gappletron.online.contents import FORMAT
-from gappletron.online.events import Event
+from gappletron.online.events import Event, Restarted
 from gappletron.online.store import Log, read_store
 from gappletron.play.archive import decode_graph
 from gappletron.play.limits import Limits
@@ -59,6 +59,7 @@ def schema() -> pa.Schema:
             ("indices", pa.list_(pa.int32())),
             ("values", pa.list_(pa.float64())),
             ("features_hash", pa.string()),
+            ("restarts", pa.int64()),
         ]
     )
 
@@ -87,7 +88,7 @@ def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
 
 def _make_rows(reader: Log) -> Iterator[dict[str, Any]]:
     """Return the rows of the table."""
-    feedback, session = _Feedback(reader), ""
+    feedback, session, restarts = _Feedback(reader), "", 0
     graphs: dict[int, FeedbackGraph] = {}
     for _, event in reader.events():
         match event:
@@ -95,8 +96,10 @@ def _make_rows(reader: Log) -> Iterator[dict[str, Any]]:
                 graphs[version] = decode_graph(document)
             case events.Opened(name):
                 session = name
+            case events.Restarted():
+                restarts += 1
             case events.Decided(round) if round < len(feedback.labels):
-                yield _make_row(event, graphs[event.graph], session, feedback)
+                yield _make_row(event, graphs[event.graph], session, feedback) | {"restarts": restarts}
 
 
 def _make_row(event: events.Decided, graph: FeedbackGraph, session: str, feedback: _Feedback) -> dict[str, Any]:
@@ -192,7 +195,7 @@ class Summary:
 
     `since_snapshot` events were logged after the newest snapshot. `limits` are those on exploration, and `spent` what
     that had cost at the newest snapshot, where there is a budget. `waiting` are the limits of receipts that wait: their
-    number, their bytes, their age in seconds.
+    number, their bytes, their age in seconds. The learner began anew `restarts` times, and `restarted` is the last one.
     """
 
     bytes: int
@@ -202,6 +205,8 @@ class Summary:
     events: int = 0
     since_snapshot: int = 0
     taught: int = 0
+    restarts: int = 0
+    restarted: Restarted | None = None
     compacted: int = 0
     first: float | None = None
     last: float | None = None
@@ -219,6 +224,8 @@ class Summary:
                 self.compacted += bool(event.features.digest)
             case events.Taught():
                 self.taught += 1
+            case events.Restarted():
+                self.restarts, self.restarted = self.restarts + 1, event
             case events.Opened():
                 self.versions, self.waiting = event.versions, event.limits
             case events.Limited():

@@ -144,6 +144,17 @@ class WasReset(NamedTuple):
     time: float
 
 
+class Restarted(NamedTuple):
+    """The learner began anew after this number of decisions, and why (:class:`gappletron.Restart`).
+
+    For readers: it follows from the events before it, and a replay does nothing here.
+    """
+
+    round: int
+    reason: str
+    time: float
+
+
 class Answered(NamedTuple):
     """A request was answered under an idempotency key."""
 
@@ -153,7 +164,9 @@ class Answered(NamedTuple):
     answer: bytes
 
 
-Event: TypeAlias = Opened | GraphMade | Decided | Fed | Expired | Taught | Added | Grown | Answered | Limited | WasReset
+Event: TypeAlias = (
+    Opened | GraphMade | Decided | Fed | Expired | Taught | Added | Grown | Answered | Limited | WasReset | Restarted
+)
 # The number of an event's kind is its place here, from 1.
 KINDS: tuple[Any, ...] = get_args(Event)
 DECIDED, FED = KINDS.index(Decided) + 1, KINDS.index(Fed) + 1

@@ -70,7 +70,7 @@ class Online(DurableModel):
     :param encoder: turns records (dicts, rows of frames, texts) into features; then `act`, `predict`, `teach` and
         batches take records, and `features` is the encoder's.
     :param options: the fields of :class:`gappletron.play.options.Options`: `seed`, `normalize`, `bias`, `monitor`,
-        `min_propensity`, `budget`, `pending`, `pending_bytes`, `pending_age` and `feature_limit`.
+        `min_propensity`, `budget`, `memory`, `pending`, `pending_bytes`, `pending_age` and `feature_limit`.
 
     >>> from gappletron import FeedbackGraph, Online, UNSEEN
     >>> model = Online("gapsmh", FeedbackGraph.apple_tasting(), features=3, seed=0)

@@ -19,9 +19,10 @@ from gappletron.kernel.types import Floats, Vector
 from gappletron.online import events
 from gappletron.online.contents import Contents
 from gappletron.online.events import FORGOTTEN_LABEL, Expired, Fed, pack_decisions, pack_feedbacks
-from gappletron.online.journal import Entry
+from gappletron.online.journal import Entry, Journal
 from gappletron.online.receipts import Receipt, WaitingLimits
 from gappletron.play.limits import Limits
+from gappletron.play.player import Player
 from gappletron.play.turns import EXPIRED, FORGOTTEN
 
 
@@ -97,21 +98,38 @@ def decide_many(
 
 def learn(model: Contents, receipt: Receipt, label: int, now: float) -> None:
     """Take in the feedback of a waiting receipt: the position of the label, or -1 where the graph hid it."""
-    if model.journal is not None:
-        model.journal.announce(Fed(receipt.serial, now, label), receipt.turn)
+    player, journal = model.player, model.journal
+    before = 0
+    if journal is not None:
+        before = player.restart_count
+        journal.announce(Fed(receipt.serial, now, label), receipt.turn)
     model.receipts.is_settled = False
-    model.player.learn(receipt.turn, label)
+    player.learn(receipt.turn, label)
     model.receipts.remove(receipt)
+    if journal is not None:
+        _log_restarts(journal, player, before, now)
+
+
+def _log_restarts(journal: Journal, player: Player, before: int, now: float) -> None:
+    """Log that the learner began anew, where it had done so this often before.
+
+    Where a signal handler raises before this, it is missing in the log. There it is for readers only.
+    """
+    new = player.restart_count - before
+    for each in player.restarts[-new:] if new else ():
+        journal.add_event(events.Restarted(player.rounds, each.reason, now))
 
 
 def learn_many(model: Contents, feedback: list[tuple[Receipt, int]], now: float) -> None:
     """Take in much feedback in one call of compiled code, for the model's own graph; signals must be held back."""
     serials, labels = [receipt.serial for receipt, _ in feedback], [label for _, label in feedback]
     entry = Entry(partial(pack_feedbacks, serials, now, labels), len(serials))
+    before = model.player.restart_count
     model.receipts.is_settled = False
     model.player.learn_many([receipt.turn for receipt, _ in feedback], labels)
     if model.journal is not None:
         model.journal.add(entry)
+        _log_restarts(model.journal, model.player, before, now)
     for receipt, _ in feedback:
         model.receipts.remove(receipt)
 
@@ -144,9 +162,11 @@ def expire_overdue(model: Contents, now: float) -> None:
 def change(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph] | None = None) -> None:
     """Make a change that is not about a receipt, and log it: signals wait meanwhile, since no record tells of it."""
     with held_back():
+        before = model.player.restart_count
         apply(model, event, graphs or {})
         if model.journal is not None:
             model.journal.add_event(event)
+            _log_restarts(model.journal, model.player, before, getattr(event, "time", 0.0))
 
 
 def apply(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph]) -> None:
@@ -166,6 +186,8 @@ def apply(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph]
             player.grow(features)
         case events.WasReset():
             player.reset()
+        case events.Restarted():
+            pass
         case events.Limited(limits, _):
             player.set_limits(Limits.from_dict(limits))
         case events.Answered(_, key, fingerprint, answer):

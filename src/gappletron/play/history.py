@@ -17,6 +17,8 @@ from gappletron.base.text import make_printable, shorten, unknown
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
+from gappletron.learners.run_bound import Restart
+from gappletron.play.few_labels import FEW_LATELY, warn_of_few_labels
 from gappletron.play.rounds import TOTALS, Tally
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class History:
     requested), and `seconds` is the time spent playing, without reading data or compiling. `graph` is the feedback
     graph (of the first round, if it changes). `confusion[i, y]` counts the rounds with action `i` and label `y`, in the
     order of `graph.actions` and `graph.classes`. `cost` is the sum of the costs, which is the number of mistakes unless
-    `has_costs`: some round's graph had other costs than 0 and 1.
+    `has_costs`: some round's graph had other costs than 0 and 1. `restarts` are the last 16 of the learner in this run.
 
     >>> from gappletron import play
     >>> history = play("gapsmh", "synthetic:K=3,d=40,noise=0,T=2000", "bandit", seed=1)[0]
@@ -96,6 +98,7 @@ class History:
     confusion: NDArray[np.int64] = field(repr=False, metadata=NO_COLUMN)
     cost: float = field(metadata=NO_COLUMN)
     has_costs: bool = field(metadata=NO_COLUMN)
+    restarts: tuple[Restart, ...] = field(default=(), repr=False, metadata=NO_COLUMN)
 
     @property
     def error_rate(self) -> float:
@@ -106,6 +109,28 @@ class History:
     def mean_cost(self) -> float:
         """Cost per round."""
         return self.cost / self.rounds if self.rounds else 0.0
+
+    @property
+    def warning(self) -> str | None:
+        """That next to no labels are seen, so that the learner could not find out that it errs, and the cure; None
+        where that is not so.
+
+        The bounds on the error are what is certain without the labels that `graph` has hidden. A
+        :class:`gappletron.Monitor` knows the probabilities too, and so more.
+
+        >>> from gappletron import Greedy, PartialLikelihood, play
+        >>> learner = PartialLikelihood(exploration=Greedy())
+        >>> runs = play(learner, "synthetic:K=3,d=40,T=1000", "label-efficient")
+        >>> runs[0].labels_seen, runs[0].warning[:44]
+        (0, 'Only 0 labels were seen in 1,000 rounds, and')
+        """
+        before = self.curve.labels_seen[self.curve.rounds <= self.rounds // 2]
+        if not self.rounds or self.labels_seen - int(before.max(initial=0)) > FEW_LATELY:
+            return None
+        tells = np.append(self.graph.visible.diagonal(), np.ones(self.graph.n_actions - self.graph.n_classes, bool))
+        unknown = np.where(self.graph.visible | tells[:, None], 0, self.confusion)
+        low = (self.mistakes - int(unknown.sum() - unknown.trace())) / self.rounds
+        return warn_of_few_labels(self.labels_seen, self.rounds, low, low + int(unknown.sum()) / self.rounds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,9 @@ from gappletron.base.checks import Label, number
 from gappletron.base.colours import COLOURS
 from gappletron.base.errors import UserError
 from gappletron.base.text import make_printable
-from gappletron.learners.run_bound import Restart, RunBound
+from gappletron.learners.run_bound import Restart, RunBound, describe_restarts
 from gappletron.play import monitor_state
+from gappletron.play.few_labels import warn_of_few_labels
 from gappletron.play.history import align_table, draw_band, label_axes, new_figure
 from gappletron.play.monitor_state import BLOCKS, GREEDY, GREEDY_ERROR, JUDGED, POLICY, POLICY_ERROR, SEEN, SLOTS
 from gappletron.play.player import Player
@@ -24,11 +25,6 @@ from gappletron.play.player import Player
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-# After so many rounds the report warns where the interval of the error is as wide as this, and fewer labels than this
-# share of the rounds were seen.
-MANY_ROUNDS, WIDE, FEW_LABELS = 1000, 0.2, 0.05
 
 
 @dataclass(frozen=True)
@@ -134,6 +130,7 @@ class Report:
     `rounds` counts decisions since the watch began, `judged` those whose feedback came or whose action shows nothing.
     All rates are of the judged rounds. `policy` is what was played (or, for a player that follows another, what it
     would have played), `greedy` the greedy class. `spent` is what exploration has cost, where there is a budget.
+    `restart_count` is how often the learner began anew in all, and `restarts` are the last 16 times.
 
     >>> from gappletron import FeedbackGraph, Player
     >>> report = Monitor(Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)).report()
@@ -153,6 +150,7 @@ class Report:
     alarm: Alarm | None
     spent: float | None
     restarts: tuple[Restart, ...] = ()
+    restart_count: int = 0
     bound: RunBound | None = None
 
     @property
@@ -161,18 +159,11 @@ class Report:
         where there are enough.
         """
         rates = self.policy if self.window is None else self.window.policy
-        seen, width = self.labels_seen, rates.error.width
-        if self.judged < MANY_ROUNDS or width < WIDE or seen > FEW_LABELS * self.judged:
-            return None
-        return (
-            f"Only {seen:,} labels were seen in {self.judged:,} rounds, and the error may be anything from "
-            f"{rates.error.low:.2f} to {rates.error.high:.2f}: whether another policy would do better cannot be told. "
-            "Teach labels from elsewhere (teach), or have labels shown more often (min_propensity, a budget)."
-        )
+        return warn_of_few_labels(self.labels_seen, self.judged, rates.error.low, rates.error.high)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it ready for JSON; names of classes and actions become texts."""
-        return asdict(self, dict_factory=_make_json_ready)
+        """Return it ready for JSON, with the warning; names of classes and actions become texts."""
+        return {**asdict(self, dict_factory=_make_json_ready), "warning": self.warning}
 
     def __str__(self) -> str:
         lines = [
@@ -189,8 +180,7 @@ class Report:
                 f"had {best:.4f} to {worst:.4f}."
             )
         if self.restarts:
-            places = ", ".join(f"{each.round:,} ({each.reason})" for each in self.restarts[-3:])
-            lines.append(f"The learner began anew in round {places}.")
+            lines.append(f"The learner began anew {describe_restarts(self.restarts)}.")
         if self.bound is not None:
             lines.append(str(self.bound))
         if self.warning is not None:
@@ -239,7 +229,7 @@ class Monitor:
         self._watch, self._graph = player.watch, player.graph
         self._state = player.engine.watched.resized(player.engine.watched.sizes)  # a copy
         self._rounds, self._now, self._spent = player.rounds, player.now, player.spent
-        self._restarts = player.restarts
+        self._restarts, self._restart_count = player.restarts, player.restart_count
         self._bound = player.learner.bound(player.engine.state.tuple)
 
     def report(self, alpha: float = 0.05) -> Report:
@@ -264,6 +254,7 @@ class Monitor:
             alarm=self._alarm(),
             spent=self._spent,
             restarts=self._restarts,
+            restart_count=self._restart_count,
             bound=self._bound,
         )
 

@@ -57,6 +57,10 @@ def _check_limit(value: Any, name: str) -> Any:
 _check_count = functools.partial(whole, least=1)
 
 
+def _check_memory(value: Any, name: str) -> int | None:
+    return None if value is None else _check_count(value, name)
+
+
 def _check_age(value: Any, name: str) -> float | None:
     return None if value is None else number(value, name, above=0.0)
 
@@ -101,6 +105,12 @@ class PlayerOptions:
         0.0, "Every label is shown with at least this probability, at most 1 / rho.", _check_limit, may_change=True
     )
     budget: Budget | None = option(None, "What exploration may cost in a window.", _check_limit, may_change=True)
+    memory: int | None = option(
+        None,
+        "After so many rounds with feedback the learner forgets how certain it is. By default it begins anew only "
+        "where it notices a change.",
+        _check_memory,
+    )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -115,7 +125,7 @@ class PlayerOptions:
         Traceback (most recent call last):
             ...
         gappletron.UserError: there is no option 'pendin', did you mean 'pending'? Choose one of 'seed', 'normalize', \
-'bias', 'monitor', 'min_propensity', 'budget', 'pending', 'pending_bytes', 'pending_age', 'feature_limit'
+'bias', 'monitor', 'min_propensity', 'budget', 'memory', 'pending', 'pending_bytes', 'pending_age', 'feature_limit'
         """
         names = [field.name for field in dataclasses.fields(cls)]
         for name in given:

@@ -83,6 +83,8 @@ class Player:
     ) -> None:
         made = find_learner(learner)
         chosen = PlayerOptions.parse(options)
+        if chosen.memory is not None:
+            made = made.with_memory(chosen.memory)
         if not isinstance(graph, FeedbackGraph):
             raise UserError(f"{graph!r} is not a FeedbackGraph: make one, as in FeedbackGraph.bandit(['a', 'b', 'c'])")
         if rows not in ("vectors", *AUTO):
@@ -203,6 +205,11 @@ class Player:
     def restarts(self) -> tuple[Restart, ...]:
         """The last restarts of the learner, oldest first: where it noticed a change, or was reset."""
         return self.learner.restarts(self.engine.state.tuple)
+
+    @property
+    def restart_count(self) -> int:
+        """How often the learner began anew in all; :attr:`restarts` are the last ones."""
+        return self.learner.count_restarts(self.engine.state.tuple)
 
     def reset(self) -> None:
         """Let the learner forget what may be out of date, as if it had noticed a change; a part of it stays."""

@@ -246,6 +246,7 @@ class _Run:
         self.tally = new_tally(marks, *player.graph.visible.shape)
         self.record = Losses() if losses else Counts()
         self.seconds = 0.0
+        self._restarts_before = player.restart_count
 
     @property
     def nbytes(self) -> int:
@@ -277,6 +278,7 @@ class _Run:
         totals = dict(zip(TOTALS, [*self.tally.counts.tolist(), *self.tally.sums.tolist()], strict=True))
         confusion = self.tally.confusion.copy()
         confusion.flags.writeable = False
+        restarts = self.player.restart_count - self._restarts_before
         return History(
             name=self.name,
             learner=self.player.learner,
@@ -289,6 +291,7 @@ class _Run:
             graph=self.player.graph,
             confusion=confusion,
             has_costs=has_costs,
+            restarts=self.player.restarts[-restarts:] if restarts else (),
         )
 
 
