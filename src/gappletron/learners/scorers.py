@@ -57,7 +57,7 @@ class Scorer(Piece, abstract=True):
     @abstractmethod
     @compiled
     def judge(self, state: Any, x: Row, given: Floats, has_given: bool, out: Floats) -> None:
-        """Fill `out` with a score for every class: about 1 for the label and -1 for others. Changes nothing but scratch.
+        """Fill `out` with a score for every class: about 1 for the label, -1 for others. Changes only scratch.
 
         The guard cuts the scores to [-1, 1]. `given` are the scores that came with x, where there are any.
         """
