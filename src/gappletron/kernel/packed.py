@@ -130,12 +130,8 @@ def _kind_inside(kind: Any) -> Any:
 
 
 def _read_inside(builder: Any, kind: Any, pointer: Any) -> Any:
-    """The part at this address. Packed tuples never change, so it need not be read again after something is stored."""
-    if isinstance(_kind_inside(kind), Reference):
-        return pointer
-    value = builder.load(pointer)
-    value.set_metadata("invariant.load", builder.module.add_metadata([]))
-    return value
+    """The part at this address."""
+    return pointer if isinstance(_kind_inside(kind), Reference) else builder.load(pointer)
 
 
 @infer_getattr
