@@ -10,13 +10,23 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.registry import cpu_target
-from numba.extending import NativeValue, intrinsic, models, register_model, typeof_impl, unbox
+from numba.core.typing.templates import AttributeTemplate
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    intrinsic,
+    lower_getattr_generic,
+    models,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
 from gappletron.base.signals import held_back
 from gappletron.kernel.compiling import entry, is_interpreted
-from gappletron.kernel.pieces import compiled_by
+from gappletron.kernel.pieces import CompiledPiece, compiled_by
 
 
 class Packed(int):
@@ -90,13 +100,66 @@ def _unbox_packed(kind: Any, value: Any, context: Any) -> Any:
     return NativeValue(context.pyapi.long_as_longlong(value))
 
 
+class Reference(types.Type):
+    """The address of a named tuple, of type `inner`, inside of a packed one: its fields are read where they are used.
+
+    As a value it would be hundreds of numbers, an array is seven, that every function which takes a state or a plan has
+    as arguments: half of the time of compilation.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        super().__init__(name=f"Reference({inner})")
+
+    @property
+    def key(self) -> Any:
+        """As that of :class:`PackedType`."""
+        return self.inner
+
+
+@register_model(Reference)
+class _ReferenceModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, manager.lookup(kind.inner).get_value_type().as_pointer())
+
+
+def _kind_inside(kind: Any) -> Any:
+    """The type of a part of a packed tuple: pieces, numbers and arrays are values, other named tuples references."""
+    is_reference = isinstance(kind, types.NamedTuple) and not isinstance(kind, CompiledPiece)  # type: ignore[attr-defined]
+    return Reference(kind) if is_reference else kind
+
+
+def _read_inside(builder: Any, kind: Any, pointer: Any) -> Any:
+    """The part at this address."""
+    return pointer if isinstance(_kind_inside(kind), Reference) else builder.load(pointer)
+
+
+@infer_getattr
+class _ReferenceAttributes(AttributeTemplate):
+    key = Reference
+
+    def generic_resolve(self, reference: Any, name: str) -> Any:
+        inner = reference.inner
+        return _kind_inside(inner[inner.fields.index(name)]) if name in inner.fields else None
+
+
+@lower_getattr_generic(Reference)
+def _lower_attribute(context: Any, builder: Any, reference: Any, value: Any, name: str) -> Any:
+    place = reference.inner.fields.index(name)
+    return _read_inside(builder, reference.inner[place], cgutils.gep_inbounds(builder, value, 0, place))
+
+
 @intrinsic
 def _load_packed(typing_context: Any, value: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = context.get_value_type(value.inner).as_pointer()
-        return builder.load(builder.inttoptr(arguments[0], pointer))
+    parts = value.inner.types
 
-    return value.inner(value), code
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], context.get_value_type(value.inner).as_pointer())
+        places = (cgutils.gep_inbounds(builder, pointer, 0, place) for place in range(len(parts)))
+        read = [_read_inside(builder, kind, place) for kind, place in zip(parts, places, strict=True)]
+        return context.make_tuple(builder, signature.return_type, read)
+
+    return types.Tuple([_kind_inside(kind) for kind in parts])(value), code  # type: ignore[attr-defined]
 
 
 @compiled_by(unpacked)

@@ -108,6 +108,7 @@ class Guarded(Learner):
     knows_classes = True
     takes_scores = True
     can_reset = True
+    has_short_loops = True
 
     @property
     def uses_costs(self) -> bool:
@@ -266,9 +267,20 @@ class Guarded(Learner):
         own = Plan(plan.graph, plan.table.rule)
         self.exploration.count_feedback(state.exploration, own, played.action)
         state.sums[LATEST] = max(state.sums[LATEST], played.delay)
-        if played.label >= 0:
-            self.correct(state, plan, x, played)
-        self.doubt_scorer(state, plan, x, played)
+        K = played.scores.size
+        adjusted = played.kept[1 + K : 1 + 2 * K]
+        best = argmax(adjusted)
+        is_known = plan.graph.visible[played.action, best]
+        if played.label >= 0 or is_known:
+            # Where the best class is not the label, which stays hidden, the loss is at least that of the next class.
+            second = rival(adjusted, best)
+            y = played.label if played.label >= 0 else second
+            loss = hinge_at(y == best, adjusted[y] - adjusted[second if y == best else best])
+            if played.label >= 0:
+                self.correct(state, plan, x, played, loss)
+            if is_known:
+                weight = plan.table.game.top[y] / propensity(plan, played, best)
+                self.doubt_scorer(state, plan, x, weight * (loss - USELESS))
         state.learned[0] += 1.0
         if plan.graph.has_costs or is_followed(state.learned[0]):
             for b in range(state.fit.size):
@@ -290,42 +302,32 @@ class Guarded(Learner):
         state.restarts[0] += 1.0
 
     @compiled
-    def correct(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
-        """Learn the guard's own weights from a label that was seen."""
+    def correct(self, state: Any, plan: Plan, x: Row, played: Round, loss: float) -> None:
+        """Learn the guard's own weights from a label that was seen, where the scorer's loss is given."""
         y, scores, K = played.label, played.scores, played.scores.size
         weight = plan.table.game.top[y] / propensity(plan, played, y)
         top = argmax(scores)
         other = rival(scores, top) if y == top else top
         m = scores[y] - scores[other]
         slope = hinge_slope(y == top, m)
-        adjusted = played.kept[1 + K : 1 + 2 * K]
         if slope > 0.0:
+            adjusted = played.kept[1 + K : 1 + 2 * K]
             exchange(state.gradients, x, other, y, weight * slope)
             state.slopes[0] += weight * slope * (adjusted[other] - adjusted[y])
             if played.kept[0] > 0.0:
                 state.slopes[1] += weight * slope * (played.kept[1 + other] - played.kept[1 + y])
-        loss = smooth_hinge(adjusted, y)
         state.sums[SCORER] += weight * loss
         state.sums[SQUARES] += weight * weight * loss * loss
         state.sums[OWN] += weight * hinge_at(y == top, m)
         state.sums[SEEN] += 1.0
 
     @compiled
-    def doubt_scorer(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
+    def doubt_scorer(self, state: Any, plan: Plan, x: Row, excess: float) -> None:
         """Ask whether the scorer fails, or does well again, where the action shows whether its best class is the label;
         then begin a phase with the largest steps, or with small ones.
 
         Evidence is how much larger its loss is than that of knowing little, weighted by the probability of being shown.
-        Where the best class is not the label, which stays hidden, the loss is at least that of the next class.
         """
-        K = played.scores.size
-        adjusted = played.kept[1 + K : 1 + 2 * K]
-        best = argmax(adjusted)
-        if not plan.graph.visible[played.action, best]:
-            return
-        y = played.label if played.label >= 0 else rival(adjusted, best)
-        weight = plan.table.game.top[y] / propensity(plan, played, best)
-        excess = weight * (smooth_hinge(adjusted, y) - USELESS)
         if is_bold(state.phase[0]):
             excess = -excess
         state.evidence[1] += excess * excess
@@ -333,15 +335,7 @@ class Guarded(Learner):
         if state.evidence[0] == 0.0:
             state.evidence[1] = 0.0
         elif state.evidence[0] > max(LEAST_SUM * math.exp2(state.phase[0]), LEAST_SCORE * math.sqrt(state.evidence[1])):
-            self.set_rates(state, plan, x)
-            state.sums[OFFSETS] += 0.5 / state.rates[1]
-            fill_all(state.gradients, 0.0)
-            state.slopes[0] = 0.0
-            state.slopes[1] = 0.0
-            state.blind[0] = 0.0
-            state.evidence[0] = 0.0
-            state.evidence[1] = 0.0
-            state.phase[0] += 1.0
+            begin_phase(self, state, plan, x)
 
     def reset(self, state: Any) -> None:
         self.scorer.restart_now(state.scorer)
@@ -378,6 +372,20 @@ class Guarded(Learner):
         """Those of the scorer; 0 for a scorer without any."""
         own = self.scorer.weights(state.scorer)
         return 0.0 * state.gradients if own is None else own
+
+
+@seldom
+def begin_phase(guard: Guarded, state: Any, plan: Plan, x: Row) -> None:
+    """Forget the guard's own weights."""
+    guard.set_rates(state, plan, x)
+    state.sums[OFFSETS] += 0.5 / state.rates[1]
+    fill_all(state.gradients, 0.0)
+    state.slopes[0] = 0.0
+    state.slopes[1] = 0.0
+    state.blind[0] = 0.0
+    state.evidence[0] = 0.0
+    state.evidence[1] = 0.0
+    state.phase[0] += 1.0
 
 
 @helper

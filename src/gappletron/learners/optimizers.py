@@ -30,7 +30,7 @@ from gappletron.kernel.numerics import (
     squared_norm,
     variance_step,
 )
-from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, Share, compiled, helper
+from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, Share, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 
@@ -457,18 +457,7 @@ class ConfidenceWeighted(Optimizer):
         }
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
-        state.total[0] += x.squared
-        state.rows[0] += 1.0
-        r = self.noise * (state.total[0] / state.rows[0])
-        if r > SMALLEST_TOTAL and x.squared > 0.0:
-            for k in range(direction.size):
-                if direction[k] != 0.0:
-                    if self.retain < 1.0:
-                        V = forget_certainty(state.variances, x, k, self.retain)
-                    else:
-                        V = variance_at(state.variances, x, k)
-                    step, gain = -direction[k] / (r / weight + V), self.shrink * (weight / r)
-                    variance_step((state.weights, state.variances), x, k, step, gain, SMALLEST_VARIANCE)
+        confident_step(self, state, x, direction, weight)
 
     def begin_anew(self, state: Any, keep: float) -> None:
         scale_all(state.weights, keep)
@@ -490,3 +479,20 @@ def variance_at(variances: Floats, x: Row, k: int) -> float:
     for p in range(x.start, x.stop):
         total += x.values[p] * x.values[p] * variances[x.indices[p], k]
     return total
+
+
+@seldom
+def confident_step(optimizer: ConfidenceWeighted, state: Any, x: Row, direction: Floats, weight: float) -> None:
+    """The step of :class:`ConfidenceWeighted`."""
+    state.total[0] += x.squared
+    state.rows[0] += 1.0
+    r = optimizer.noise * (state.total[0] / state.rows[0])
+    if r > SMALLEST_TOTAL and x.squared > 0.0:
+        for k in range(direction.size):
+            if direction[k] != 0.0:
+                if optimizer.retain < 1.0:
+                    V = forget_certainty(state.variances, x, k, optimizer.retain)
+                else:
+                    V = variance_at(state.variances, x, k)
+                step, gain = -direction[k] / (r / weight + V), optimizer.shrink * (weight / r)
+                variance_step((state.weights, state.variances), x, k, step, gain, SMALLEST_VARIANCE)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Row, argmax, rival
-from gappletron.kernel.pieces import Piece, Positive, PositiveOrInfinite, compiled, helper
+from gappletron.kernel.pieces import Piece, Positive, PositiveOrInfinite, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Round
@@ -106,21 +106,15 @@ def cut(score: float, most: float) -> float:
 
 
 @helper
-def differentiate_hinges(plan: Plan, played: Round, raw: Floats, out: Floats) -> float:
-    """Fill `out` with the derivatives of ``max(0, 1 - z_k s_k)^2 / 2`` for the classes that the action shows, and
-    return the sum of their squared errors ``(s_k - z_k)^2``, with s_k cut to [-1, 1].
+def differentiate_hinge(raw: Floats, k: int, z: float, out: Floats) -> float:
+    """Fill `out` at k with the derivative of ``max(0, 1 - z s_k)^2 / 2``, and return the squared error ``(s_k - z)^2``,
+    with s_k cut to [-1, 1].
     """
-    total = 0.0
-    for k in range(raw.size):
-        out[k] = 0.0
-        if plan.graph.visible[played.action, k]:
-            z = 1.0 if k == played.label else -1.0
-            short = 1.0 - z * raw[k]
-            if short > 0.0:
-                out[k] = -z * short
-                short = min(2.0, short)
-                total += short * short
-    return total
+    short = 1.0 - z * raw[k]
+    short = short if short > 0.0 else 0.0
+    out[k] = -z * short
+    error = min(2.0, short)
+    return error * error
 
 
 class GivenScores(Scorer):
@@ -193,7 +187,10 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
             "third_scores": Scratch("classes"),
             "given": Scratch("classes"),
             "shares": Scratch(4),
-            "direction": Scratch("classes"),
+            "slow_direction": Scratch("classes"),
+            "fast_direction": Scratch("classes"),
+            "third_direction": Scratch("classes"),
+            "given_direction": Scratch("classes"),
         }
 
     def judge(self, state: Any, x: Row, given: Floats, has_given: bool, out: Floats) -> None:
@@ -219,21 +216,26 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
             self.restart_now(state)
         state.size[0] += x.squared
         state.size[1] += 1.0
-        loss = differentiate_hinges(plan, played, state.slow_scores, state.direction)
-        state.losses[SLOW] = DECAY * state.losses[SLOW] + loss
-        if loss > 0.0:
-            self.slow.step(state.slow, x, state.direction, 1.0)
-        loss = differentiate_hinges(plan, played, state.fast_scores, state.direction)
-        state.losses[FAST] = DECAY * state.losses[FAST] + loss
-        if loss > 0.0:
-            self.fast.step(state.fast, x, state.direction, 1.0)
-        loss = differentiate_hinges(plan, played, state.third_scores, state.direction)
-        state.losses[THIRD] = DECAY * state.losses[THIRD] + loss
-        if loss > 0.0:
-            self.third.step(state.third, x, state.direction, 1.0)
+        slow = fast = third = own = 0.0
+        for k in range(state.slow_scores.size):
+            state.slow_direction[k] = state.fast_direction[k] = state.third_direction[k] = 0.0
+            if plan.graph.visible[played.action, k]:
+                z = 1.0 if k == played.label else -1.0
+                slow += differentiate_hinge(state.slow_scores, k, z, state.slow_direction)
+                fast += differentiate_hinge(state.fast_scores, k, z, state.fast_direction)
+                third += differentiate_hinge(state.third_scores, k, z, state.third_direction)
+                own += differentiate_hinge(state.given, k, z, state.given_direction)
+        state.losses[SLOW] = DECAY * state.losses[SLOW] + slow
+        state.losses[FAST] = DECAY * state.losses[FAST] + fast
+        state.losses[THIRD] = DECAY * state.losses[THIRD] + third
         if state.shares[GIVEN] > 0.0:
-            loss = differentiate_hinges(plan, played, state.given, state.direction)
-            state.losses[GIVEN] = DECAY * state.losses[GIVEN] + loss
+            state.losses[GIVEN] = DECAY * state.losses[GIVEN] + own
+        if slow > 0.0:
+            self.slow.step(state.slow, x, state.slow_direction, 1.0)
+        if fast > 0.0:
+            self.fast.step(state.fast, x, state.fast_direction, 1.0)
+        if third > 0.0:
+            self.third.step(state.third, x, state.third_direction, 1.0)
         state.learned[0] += 1.0
         state.age[0] += 1.0
         if state.age[0] >= self.memory:
@@ -244,16 +246,7 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
         return reason
 
     def restart_now(self, state: Any) -> None:
-        self.slow.begin_anew(state.slow, KEPT)
-        self.third.begin_anew(state.third, KEPT)
-        state.contradiction[0] = 0.0
-        state.peak[0] = 0.0
-        state.changes[0] += 1.0
-        state.age[0] = 0.0
-        fill_all(state.bins, 0.0)
-        fill_all(state.doubtful, 0.0)
-        state.losses[SLOW] = state.losses[FAST]
-        state.losses[THIRD] = state.losses[FAST]
+        begin_anew(self, state)
 
     def uncertainty(self, state: Any, x: Row, a: int, b: int) -> float:
         """Those of the slow and the fast scorer, by the weight of the fast one."""
@@ -277,6 +270,21 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
     def weights(self, state: Any) -> Floats:
         """Those of the slow scorer."""
         return self.slow.weights(state.slow)
+
+
+@seldom
+def begin_anew(scorer: Tracking, state: Any) -> None:
+    """Forget the error rates, how certain the slow and the third scorer were, and most of their weights."""
+    scorer.slow.begin_anew(state.slow, KEPT)
+    scorer.third.begin_anew(state.third, KEPT)
+    state.contradiction[0] = 0.0
+    state.peak[0] = 0.0
+    state.changes[0] += 1.0
+    state.age[0] = 0.0
+    fill_all(state.bins, 0.0)
+    fill_all(state.doubtful, 0.0)
+    state.losses[SLOW] = state.losses[FAST]
+    state.losses[THIRD] = state.losses[FAST]
 
 
 @helper
@@ -312,8 +320,14 @@ def look_for_change(state: Any, plan: Plan, played: Round) -> None:
     error = best != played.label
     if not error and state.contradiction[0] == 0.0:
         state.bins[0, place] += 1.0
-        return
-    chance = 1.0 - 1.0 / played.scores.size  # the error rate of guessing stands for one round
+    else:
+        doubt_rate(state, place, error, played.scores.size)
+
+
+@seldom
+def doubt_rate(state: Any, place: int, error: bool, classes: int) -> None:
+    """As :func:`look_for_change`, where the round is an error or follows one."""
+    chance = 1.0 - 1.0 / classes  # the error rate of guessing stands for one round
     p0 = min(MOST_ERROR, max(LEAST_ERROR, (state.bins[1, place] + chance) / (state.bins[0, place] + 1.0)))
     rounds = errors = 0.0
     for other in range(BINS):
