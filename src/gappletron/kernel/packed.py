@@ -104,7 +104,7 @@ class Reference(types.Type):
     """The address of a named tuple, of type `inner`, inside of a packed one: its fields are read where they are used.
 
     As a value it would be hundreds of numbers, an array is seven, that every function which takes a state or a plan has
-    as arguments: half of the time of compilation.
+    as arguments: a quarter of the time of compilation.
     """
 
     def __init__(self, inner: Any) -> None:
