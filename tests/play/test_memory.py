@@ -78,7 +78,7 @@ def test_a_learner_without_a_memory_says_what_to_do(learner):
         lambda: Online(learner, FULL, 3, memory=50),
         lambda: play(learner, (X, y), "bandit", memory=50),
     ):
-        with pytest.raises(UserError, match="has no memory to set: omit it, or use the learner 'guarded'"):
+        with pytest.raises(UserError, match="has no memory to set: omit it, or use the learner 'auto'"):
             make()
 
 
