@@ -28,7 +28,7 @@ from numba.core.errors import NumbaError
 
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
-from gappletron.kernel.inlined import OPTIONS, EntryCompiler, ShortCompiler
+from gappletron.kernel.inlined import OPTIONS, EntryCompiler
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -96,10 +96,7 @@ entry_points: list[Any] = []
 
 @functools.cache
 def _specialised(function: Callable[..., Any], classes: tuple[type, ...]) -> Any:
-    # Rows that are not padded need LLVM's vectors.
-    is_short = all(any(getattr(cls, name, 0) for cls in classes) for name in ("has_short_loops", "width"))
-    compiler = ShortCompiler if is_short else EntryCompiler
-    dispatcher = numba.njit(nogil=True, pipeline_class=compiler, **OPTIONS)(function)
+    dispatcher = numba.njit(nogil=True, pipeline_class=EntryCompiler, **OPTIONS)(function)
     entry_points.append(dispatcher)
     if all(map(_is_ours, classes)):
         names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in classes])

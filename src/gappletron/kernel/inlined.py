@@ -32,18 +32,6 @@ class InlinedLibrary(JITCodeLibrary):
         self._finalized = True
 
 
-class ShortLibrary(JITCodeLibrary):
-    """Code whose loops over many numbers are vectors already (:mod:`gappletron.kernel.lanes`).
-
-    The others are over a handful of classes. LLVM would make each of them into a vector loop, a plain one and checks
-    when to take which: that takes longer to compile, and, for the size of the code, to run.
-    """
-
-    def _optimize_final_module(self) -> None:
-        passes = self._codegen._pass_builder(opt=2, loop_vectorize=False, slp_vectorize=False)
-        passes.getModulePassManager().run(self._final_module, passes)
-
-
 @register_pass(mutates_CFG=True, analysis_only=False)
 class InlinedLowering(NativeLowering):
     """Makes the function known to callers, without an address."""
@@ -80,19 +68,6 @@ class EntryLowering(NativeLowering):
         return True
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class ShortLowering(EntryLowering):
-    """As :class:`EntryLowering`, with :class:`ShortLibrary`."""
-
-    _name = "gappletron_short_lowering"
-
-    def run_pass(self, state: Any) -> bool:
-        """Lower to LLVM, compile to machine code."""
-        state.library = ShortLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-        state.library.enable_object_caching()
-        return super().run_pass(state)
-
-
 class InlinedCompiler(CompilerBase):
     """For functions that only compiled code calls: Numba's passes, with another one for lowering."""
 
@@ -112,12 +87,6 @@ class EntryCompiler(InlinedCompiler):
     """For functions that Python calls, and that call the others."""
 
     lowering = EntryLowering
-
-
-class ShortCompiler(InlinedCompiler):
-    """As :class:`EntryCompiler`, for code without long loops that LLVM could improve."""
-
-    lowering = ShortLowering
 
 
 OPTIONS = {"error_model": "numpy", "_nrt": False, "forceinline": True}

@@ -108,7 +108,6 @@ class Guarded(Learner):
     knows_classes = True
     takes_scores = True
     can_reset = True
-    has_short_loops = True
 
     @property
     def uses_costs(self) -> bool:

@@ -215,10 +215,6 @@ class Learner(Piece, abstract=True):
     takes_scores: ClassVar[bool] = False
     """Whether it can use scores that come with a row."""
 
-    has_short_loops: ClassVar[bool] = False
-    """Whether its loops are over the classes or over the entries of a row, not over a matrix: where rows are padded
-    such loops are compiled as they are (:class:`gappletron.kernel.inlined.ShortLibrary`)."""
-
     def keeps(self, classes: int) -> int:
         """How many numbers of its own a round keeps until its feedback comes; 0 by default.
 
