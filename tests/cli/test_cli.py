@@ -517,7 +517,7 @@ def graph_file(tmp_path, document):
     [
         (
             ["--learner", "gapsnh"],
-            "there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'auto', 'partial-likelihood'",
+            "there is no learner 'gapsnh', did you mean 'gapsmh'? Choose one of 'auto', 'one-against-all'",
         ),
         (["--learner", ""], "there is no learner ''"),
         (["--learner", "gapsmh", "--learner", "gapsmh"], "given twice"),
@@ -530,10 +530,10 @@ def graph_file(tmp_path, document):
         ([*GAPSMH, "--exploration", "optimised", "--gamma", "1"], "none of 'gapsmh' has one: omit it"),
         (["--gamma", "1"], "none of 'auto' has one: omit it"),
         (["--exploration", "optimised:caution=-1"], "caution must be"),
-        (["--exploration", "optimised"], "use it with Gappletron (gapsmh), or choose another exploration rule"),
+        (["--exploration", "optimised"], "needs a loss and an optimizer: use it with Gappletron (gapsmh)"),
         (
             [*GAPSMH, "--exploration", "inverse-gap"],
-            "use it with OneAgainstAll (auto) or PartialLikelihood (partial-likelihood)",
+            "use it with OneAgainstAll (one-against-all) or PartialLikelihood (partial-likelihood)",
         ),
         ([*GAPSMH, "--exploration", "optimised", "--optimizer", "scale-free-ftrl"], "states its stability"),
         ([*GAPSMH, "--tuning", "best"], "'best': choose one of 'expectation'"),

@@ -53,7 +53,7 @@ def demo(
 
         play_and_report(comparison, report)
     draw(shown, picture)
-    say("The greedy methods learn by AROW, the first of the three scorers of Gappletron (auto).")
+    say("The greedy methods learn by AROW, the first of the three scorers of the default learner.")
     say(f"'stuck' counts the orders in which no label was seen in the last {LAST} rounds.")
     say(f"The picture is in {picture}")
 
