@@ -18,11 +18,11 @@ from gappletron import BurnIn, Greedy, named, open_stream, play
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
-AUTO = named("auto")
+AUTO, PLAIN = named("auto"), named("one-against-all")
 PLAYERS = {
     "Gappletron (auto)": (AUTO, "filtering"),
-    "greedy": (AUTO.replace(exploration=Greedy()), "filtering"),
-    "greedy after a burn-in of 100": (AUTO.replace(exploration=BurnIn(rounds=100)), "filtering"),
+    "greedy": (PLAIN.replace(exploration=Greedy()), "filtering"),
+    "greedy after a burn-in of 100": (PLAIN.replace(exploration=BurnIn(rounds=100)), "filtering"),
     "sees every label": (AUTO, "full"),
 }
 STYLES = {
