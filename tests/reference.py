@@ -665,7 +665,7 @@ class Tracking:
 
     def scores(self, x, given=None):
         w = self.shares(given)
-        return sum(w[m] * np.clip(s, -3, 3) for m, s in enumerate(self.members(x, given)))
+        return sum(w[m] * np.clip(s, -1, 1) for m, s in enumerate(self.members(x, given)))
 
     def uncertainty(self, x, a, b, given=None):
         w = self.shares(given)[1]
@@ -682,10 +682,10 @@ class Tracking:
             place = min(3, int(2 * (cut[best] - cut[second])))
             error = best != label
             if error or self.contradiction > 0:
-                p0 = min(0.9, max(0.002, (self.errors[place] + 1 - 1 / K) / (self.rounds[place] + 1)))
+                p0 = max(0.002, (self.errors[place] + 1 - 1 / K) / (self.rounds[place] + 1))
                 wrong = sum(was for _, was in self.excursion)
                 p1 = min(0.95, max(2 * p0 + 0.2, (wrong + 1) / (len(self.excursion) + 4)))
-                ratio = p1 / p0 if error else (1 - p1) / (1 - p0)
+                ratio = 1.0 if p0 >= 0.75 else p1 / p0 if error else (1 - p1) / (1 - p0)
                 self.contradiction = max(0.0, self.contradiction + math.log(ratio))
                 self.peak = max(self.peak, self.contradiction)
             self.excursion.append((place, error))
@@ -818,7 +818,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
     sharpness = 2.0 ** (np.arange(-2, 9) / 2)
     fit = np.zeros(len(sharpness))
     Z, slope, own = np.zeros((K, d)), 0.0, 0.0
-    size = largest = blind = informed = phase = 0
+    size = largest = blind = informed = learned = phase = 0
     evidence, evidence_squared = 0.0, 0.0
     actions, told = [], []
     for t in range(len(y)):
@@ -891,7 +891,10 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             elif evidence > max(5 * 2**phase, 4 * math.sqrt(evidence_squared)):
                 Z[:], slope, own, blind, evidence, evidence_squared = 0, 0.0, 0.0, 0, 0.0, 0.0
                 phase += 1
-        if not plain or t < 1024 or (t + 1) * (math.sqrt(5) - 1) / 2 % 1 < 1 / 8:
+        if not A[action].any():
+            continue
+        learned += 1
+        if not plain or learned <= 1024 or learned * (math.sqrt(5) - 1) / 2 % 1 < 1 / 8:
             shown = np.eye(K, dtype=bool)[y[t]] if seen else ~A[action]
             losses = [-math.log(max(1e-9, softmax(each * b)[shown].sum())) for each in sharpness]
             fit = 0.998 * fit + losses

@@ -112,7 +112,7 @@ def test_propensities_are_importance_weights():
         banditron.teach(chunk_of(graph, x, y), propensity=[0.25])
         np.testing.assert_allclose(banditron.weights[:, 2], 4.0 * x[0], rtol=1e-12)
         np.testing.assert_allclose(banditron.weights[:, 0], -4.0 * x[0], rtol=1e-12)
-        first, second = (Player("auto", graph, FEATURES) for _ in range(2))
+        first, second = (Player("one-against-all", graph, FEATURES) for _ in range(2))
         first.teach(chunk_of(graph, x, y), propensity=[0.25])
         second.teach(chunk_of(graph, x, y))
         assert same_state(first, second)

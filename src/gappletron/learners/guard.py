@@ -20,6 +20,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
@@ -63,13 +64,14 @@ CLEARLY = 1e-9
 
 class GuardTable(NamedTuple):
     """What the guard derives from a graph: the table of its exploration rule, the game of costs, the largest cost of
-    all labels, and whether every action shows every label.
+    all labels, whether every action shows every label, and whether each action shows anything.
     """
 
     rule: Any
     game: Game
     largest: float
     is_full: bool
+    shows: NDArray[np.bool_]
 
 
 class Guarded(Learner):
@@ -159,7 +161,8 @@ class Guarded(Learner):
         game = make_game(graph.visible, np.ascontiguousarray(excess))
         freeze(game)
         rule = freeze(self.exploration.table(graph))
-        return GuardTable(rule, game, float(game.top.max()), bool(graph.visible.all()))
+        shows = np.asarray(graph.visible.any(axis=1))
+        return GuardTable(rule, game, float(game.top.max()), bool(graph.visible.all()), shows)
 
     # ----------------------------------------------------------------------------------------------------- the decision
 
@@ -266,6 +269,8 @@ class Guarded(Learner):
         own = Plan(plan.graph, plan.table.rule)
         self.exploration.count_feedback(state.exploration, own, played.action)
         state.sums[LATEST] = max(state.sums[LATEST], played.delay)
+        if not plan.table.shows[played.action]:
+            return
         K = played.scores.size
         adjusted = played.kept[1 + K : 1 + 2 * K]
         best = argmax(adjusted)

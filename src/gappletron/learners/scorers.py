@@ -27,17 +27,14 @@ SHARPNESS = 0.5  # members are weighed by exp(-SHARPNESS * loss)
 
 # A change is looked for in the errors of the slow member, in so many bins of the gap between its two best classes.
 BINS = 4
-LEAST_ERROR, MOST_ERROR, MOST_CHANGED = 0.002, 0.9, 0.95
+# No error rate counts as less than the first number. Where it is above the second, a round says nothing.
+LEAST_ERROR, MOST_ERROR, MOST_CHANGED = 0.002, 0.75, 0.95
 
 # A sum of log-likelihood ratios that reached this much before it fell back to 0 was a change too, though a small one:
 # it counts for the floor under exploration, and its rounds say nothing of the error rate before.
 NOTICED = 6.0
 
 KEPT = 0.3  # what a restart leaves of the weights
-
-# Members are cut to this size before they are averaged. Beyond 1 nothing is learned, but probabilities are better with
-# what is there.
-WIDEST = 3.0
 
 # What a restart was for: nothing, a change that was noticed, or the end of the memory.
 NONE, CHANGE, AGE = range(3)
@@ -100,9 +97,9 @@ class Scorer(Piece, abstract=True):
 
 
 @helper
-def cut(score: float, most: float) -> float:
-    """A score within [-most, most]."""
-    return min(most, max(-most, score))
+def cut(score: float) -> float:
+    """A score within [-1, 1]."""
+    return min(1.0, max(-1.0, score))
 
 
 @helper
@@ -140,16 +137,17 @@ class Tracking(Scorer):
 
     Each has a score for every class with the squared hinge of :class:`gappletron.OneAgainstAll` as its loss. `slow` and
     `fast` are diagonal AROWs of which the second forgets how certain it was, and `third` is AdaGrad, whose scores are
-    divided by the root mean square of ||x||. Scores are cut to [-3, 3] and averaged with weights proportional to
+    divided by the root mean square of ||x||. Scores are cut to [-1, 1] and averaged with weights proportional to
     ``exp(-L/2)``. L is the sum of squared errors at the classes that were shown, each round counting .99 times as much
     as the one after it. Scores that come with x are a fourth member in such rounds.
 
     **Changes.** Wherever it is shown whether the best class of the slow scorer was right, the logarithm of ``p1/p0`` is
     added for an error and of ``(1-p1)/(1-p0)`` otherwise; a negative sum becomes 0. p0 is the error rate so far of
-    rounds with a similar gap, and p1 the error rate since the sum was last 0, at least ``2 p0 + .2``. With n rounds
-    learned from, the slow and the third scorer begin anew where the sum exceeds ``alarm + ln(1 + n)``: they forget how
-    certain they were, and .3 of their weights stays. If p0 were the true rate, this would happen in round n with
-    probability ``e^-alarm / n`` at most. Until then a sum of u asks for an exploration of at least ``(u / limit)^2``.
+    rounds with a similar gap, and p1 the error rate since the sum was last 0, at least ``2 p0 + .2``. Where p0 is above
+    3/4, a round says nothing. After n rounds that showed something, the slow and the third scorer begin anew where the
+    sum exceeds ``alarm + ln(1 + n)``: they forget how certain they were, and .3 of their weights stays. If p0 were the
+    true rate, the expected number of restarts up to round n would be at most ``e^-alarm ln(1 + n)``. Until then a sum
+    of u asks for an exploration of at least ``(u / limit)^2``.
 
     With a finite `memory`, they forget how certain they are after so many rounds with feedback; their weights stay.
 
@@ -205,8 +203,8 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
         for k in range(out.size):
             state.third_scores[k] *= scale
             state.given[k] = given[k] if has_given else 0.0
-            total = slow * cut(state.slow_scores[k], WIDEST) + fast * cut(state.fast_scores[k], WIDEST)
-            out[k] = total + third * cut(state.third_scores[k], WIDEST) + own * state.given[k]
+            total = slow * cut(state.slow_scores[k]) + fast * cut(state.fast_scores[k])
+            out[k] = total + third * cut(state.third_scores[k]) + own * state.given[k]
 
     def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
         reason = NONE
@@ -315,7 +313,7 @@ def look_for_change(state: Any, plan: Plan, played: Round) -> None:
     best = argmax(state.slow_scores)
     if played.label < 0 and not plan.graph.visible[played.action, best]:
         return
-    gap = cut(state.slow_scores[best], 1.0) - cut(state.slow_scores[rival(state.slow_scores, best)], 1.0)
+    gap = cut(state.slow_scores[best]) - cut(state.slow_scores[rival(state.slow_scores, best)])
     place = min(BINS - 1, int(0.5 * BINS * gap))
     error = best != played.label
     if not error and state.contradiction[0] == 0.0:
@@ -328,13 +326,15 @@ def look_for_change(state: Any, plan: Plan, played: Round) -> None:
 def doubt_rate(state: Any, place: int, error: bool, classes: int) -> None:
     """As :func:`look_for_change`, where the round is an error or follows one."""
     chance = 1.0 - 1.0 / classes  # the error rate of guessing stands for one round
-    p0 = min(MOST_ERROR, max(LEAST_ERROR, (state.bins[1, place] + chance) / (state.bins[0, place] + 1.0)))
+    p0 = max(LEAST_ERROR, (state.bins[1, place] + chance) / (state.bins[0, place] + 1.0))
     rounds = errors = 0.0
     for other in range(BINS):
         rounds += state.doubtful[0, other]
         errors += state.doubtful[1, other]
     p1 = min(MOST_CHANGED, max(2.0 * p0 + 0.2, (errors + 1.0) / (rounds + 4.0)))
-    change = math.log(p1 / p0) if error else math.log((1.0 - p1) / (1.0 - p0))
+    change = 0.0
+    if p0 < MOST_ERROR:
+        change = math.log(p1 / p0) if error else math.log((1.0 - p1) / (1.0 - p0))
     state.contradiction[0] = max(0.0, state.contradiction[0] + change)
     state.peak[0] = max(state.peak[0], state.contradiction[0])
     state.doubtful[0, place] += 1.0

@@ -76,8 +76,8 @@ def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     ...         receipt = model.act([0.5, 1.0])
     ...         model.learn(receipt, "b")
     ...     table = next(read_decisions(folder)).to_pylist()
-    >>> table[0]["action"], table[0]["label"], table[0]["probabilities"], table[0]["values"]
-    ('a', 'b', [1.0, 0.0], [0.5, 1.0])
+    >>> table[0]["action"], table[0]["label"], [round(p, 4) for p in table[0]["probabilities"]], table[0]["values"]
+    ('a', 'b', [0.9975, 0.0025], [0.5, 1.0])
     """
     import pyarrow as pa
 

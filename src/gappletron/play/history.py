@@ -125,7 +125,9 @@ class History:
         (0, 'Only 0 labels were seen in 1,000 rounds, and')
         """
         before = self.curve.labels_seen[self.curve.rounds <= self.rounds // 2]
-        if not self.rounds or self.labels_seen - int(before.max(initial=0)) > FEW_LATELY:
+        lately = self.labels_seen - int(before.max(initial=0))
+        # Costs can push away from what reveals: there, some labels from the floor under exploration do not tell enough.
+        if not self.rounds or (lately > FEW_LATELY and not self.has_costs):
             return None
         tells = np.append(self.graph.visible.diagonal(), np.ones(self.graph.n_actions - self.graph.n_classes, bool))
         unknown = np.where(self.graph.visible | tells[:, None], 0, self.confusion)

@@ -107,8 +107,8 @@ class PlayerOptions:
     budget: Budget | None = option(None, "What exploration may cost in a window.", _check_limit, may_change=True)
     memory: int | None = option(
         None,
-        "After so many rounds with feedback the learner forgets how certain it is. By default it begins anew only "
-        "where it notices a change.",
+        "After so many rounds that show something the learner forgets how certain it is. By default it begins anew "
+        "only where it notices a change.",
         _check_memory,
     )
 

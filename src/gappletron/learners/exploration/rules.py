@@ -381,7 +381,7 @@ class InverseGap(Exploration):
     needs_estimates = True
 
     def declare(self) -> Layout:
-        """n, and the rounds since the last restart; for one round V, the n that counts, the least share of exploration,
+        """n, and the rounds; for one round V, the n that counts, the least share of exploration,
         the gaps of the classes, and what the actions cost more than y*.
         """
         return {
