@@ -321,12 +321,18 @@ def test_a_rare_outlier_is_a_signal():
 
 
 def test_one_row_of_a_million_does_not_ruin_a_model():
+    """On average at most 2 percent more mistakes; a single run has a standard deviation of 20."""
     X, y = mixed_rows(np.random.default_rng(13), 1500)
-    usual = played(X, y)[-1]
+
+    def count_mistakes(rows):
+        stream = ArrayStream(rows, [GRAPH.classes[k] for k in y], classes=GRAPH.classes)
+        return np.mean([run.mistakes for run in play("auto", stream, GRAPH, seed=5, repeats=16)])
+
+    usual = count_mistakes(X)
     for at in (5, 300):
         changed = X.copy()
         changed[at] = 1e6 * SCALES
-        assert played(changed, y)[-1] <= usual + 30
+        assert count_mistakes(changed) <= usual + 30
 
 
 @pytest.mark.parametrize("width", [1, 2, 5])
