@@ -338,7 +338,9 @@ class Guarded(Learner):
         state.evidence[0] = max(0.0, state.evidence[0] + excess)
         if state.evidence[0] == 0.0:
             state.evidence[1] = 0.0
-        elif state.evidence[0] > max(LEAST_SUM * math.exp2(state.phase[0]), LEAST_SCORE * math.sqrt(state.evidence[1])):
+        elif state.evidence[0] > max(
+            math.ldexp(LEAST_SUM, int(state.phase[0])), LEAST_SCORE * math.sqrt(state.evidence[1])
+        ):
             begin_phase(self, state, plan, x)
 
     def reset(self, state: Any) -> None:
