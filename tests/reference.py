@@ -529,7 +529,8 @@ def inverse_gap(A, S, d, e, star, V, informed, scale, least=0.0):
             hidden = [k for k in range(K) if A[i, k] and not A[star, k]]
             if i != chosen and hidden:
                 gap = min(d[second if k == star else k] for k in hidden)
-                p[i] = max(least, V / (V + scale * informed / K * gap**2 * max(0.05, e[i]))) / len(S)
+                wanted = V / (V + scale * informed / K * gap**2 * max(0.05, e[i]))
+                p[i] = max(wanted, least / max(1, e[i]) ** 0.5) / len(S)
     p[chosen] = 1 - p.sum()
     return p
 

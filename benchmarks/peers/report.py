@@ -11,6 +11,7 @@ from benchmarks.peers import figures, recorded, summary
 from benchmarks.peers.feedback import GRAPHS
 from benchmarks.peers.figures import GRAPH_WORDS
 from benchmarks.peers.players import HORIZONS
+from benchmarks.peers.streams import FORMS
 from benchmarks.peers.summary import CLOSE
 
 if TYPE_CHECKING:
@@ -77,14 +78,6 @@ def ratio_table(ratios: list[Ratio]) -> str:
     return table(["learner", "graph", "cells", "median ratio", f"at most {CLOSE}", "largest"], rows)
 
 
-def ratio_part(runs: list[Run], ratios: list[Ratio]) -> str:
-    """The table of ratios, with the number of seeds behind it."""
-    if not ratios:
-        return "The recorded errors of peers were not there when this was written."
-    seeds = len({run.task.seed for run in runs if run.task.setting.package == "Ours"})
-    return f"Our errors are means over {seeds} seed{'s' * (seeds > 1)}.\n\n{ratio_table(ratios)}"
-
-
 def peer_cell(line: Line | None, rounds: int) -> str:
     """A peer's error and name in the table of duels."""
     return "" if line is None else f"{line.errors[rounds]:.4f} ({line.setting.name})"
@@ -109,6 +102,18 @@ def duel_table(duels: list[Duel]) -> str:
     return table(header, rows)
 
 
+def natural_table(duels: list[Duel]) -> str:
+    """Streams in the order of their time: ours, the default of version 0.2.0, and the best peer."""
+    learners = [line.setting.method for line in duels[0].ours]
+    header = ["stream", "graph", "rounds", *(f"`{name}`" for name in learners), "best peer, fixed settings"]
+    rows = []
+    for duel in duels:
+        ours = [shown(line.error) for line in duel.ours]
+        cells = [duel.stream, GRAPH_WORDS[duel.graph], f"{duel.rounds:,}", *ours, peer_cell(duel.fixed, duel.rounds)]
+        rows.append(cells)
+    return table(header, rows)
+
+
 def line_row(line: Line) -> list[str]:
     """One row of the table of all players."""
     errors = [shown(line.errors.get(horizon)) for horizon in HORIZONS]
@@ -124,9 +129,9 @@ def line_table(lines: list[Line]) -> str:
 
 
 def all_tables(lines: list[Line]) -> str:
-    """A table for each graph, prepared streams first, then raw ones."""
+    """A table for each form and graph."""
     parts = []
-    for form in ("prepared", "raw"):
+    for form in FORMS:
         for graph in GRAPHS:
             here = [line for line in lines if (line.form, line.graph) == (form, graph)]
             if here:
@@ -178,6 +183,7 @@ def write(runs: list[Run], docs: Path, out: Path, *, planned: int, is_quick: boo
     lines = summary.lines(runs)
     ratios = summary.ratios(runs, bests)
     duels = summary.duels(lines, bests)
+    natural = summary.duels(lines, [], "natural")
     drawn = figures.draw_all(runs, ratios, docs)
     parts = {
         "circumstances": circumstances(len(runs), planned, is_quick),
@@ -186,6 +192,7 @@ def write(runs: list[Run], docs: Path, out: Path, *, planned: int, is_quick: boo
         else "The recorded errors of peers were not there when this was written.",
         "figures": links(drawn),
         "duels": duel_table(duels) if duels else "No prepared stream was played.",
+        "natural": natural_table(natural) if natural else "No stream in natural order was played.",
         "all": all_tables(lines),
     }
     page = docs / "benchmarks.md"

@@ -38,7 +38,7 @@ class Task(NamedTuple):
 
     stream: str
     form: str
-    """prepared, raw, or bad start (prepared, and the class that hides comes first)."""
+    """prepared, raw, natural, or bad start (prepared, and the class that hides comes first)."""
     graph: str
     setting: Setting
     seed: int
@@ -81,14 +81,14 @@ class Options(NamedTuple):
     """The allowance of each run."""
 
 
-def use_figure_style() -> list[Setting]:
+def our_players() -> list[Setting]:
     """All our learners."""
     return [settings.ours(learner) for learner in settings.OURS]
 
 
 def prepared_tasks(stream: str, graph: str, options: Options, bests: list[recorded.Best]) -> list[Task]:
     """The runs on a prepared stream: ours, the peers' defaults, and the settings that were best in hindsight."""
-    players = use_figure_style()
+    players = our_players()
     if options.with_peers:
         players += settings.default_peers(graph, streams.classes_of(stream))
         players += recorded.tuned_settings(stream, graph, bests)
@@ -97,15 +97,21 @@ def prepared_tasks(stream: str, graph: str, options: Options, bests: list[record
 
 def raw_tasks(stream: str, graph: str, options: Options) -> list[Task]:
     """The runs on a raw stream: ours, and the peers that scale features themselves."""
-    players = use_figure_style() + settings.raw_peers(graph)
+    players = our_players() + settings.raw_peers(graph)
     return list(interleaved(stream, "raw", graph, players, options))
+
+
+def natural_tasks(stream: str, graph: str, options: Options) -> list[Task]:
+    """The runs on a stream in the order of its time: as on a raw one, and the default of version 0.2.0."""
+    players = [*our_players(), settings.ours(settings.BEFORE), *settings.raw_peers(graph)]
+    return list(interleaved(stream, "natural", graph, players, options))
 
 
 def picture_settings(with_peers: bool) -> list[Setting]:
     """The players of the front page's picture."""
     greedy = [settings.one_vs_all("hinge"), settings.river("SoftmaxRegression", 1.0)]
     cautious = [settings.burn_in(settings.one_vs_all("hinge"), 100)]
-    return use_figure_style() + (greedy + cautious if with_peers else [])
+    return our_players() + (greedy + cautious if with_peers else [])
 
 
 def picture_stream() -> str:
@@ -129,16 +135,23 @@ def all_tasks(options: Options) -> list[Task]:
             tasks += prepared_tasks(stream, graph, options, bests)
         for graph in GRAPHS if options.with_peers else ():
             tasks += raw_tasks(stream, graph, options)
+    for stream in streams.natural_names() if options.with_peers else ():
+        for graph in GRAPHS:
+            tasks += natural_tasks(stream, graph, options)
     return tasks
 
 
 # -------------------------------------------------------------------------------------------------------------- playing
 
 
+def whole_stream(task: Task) -> streams.Stream:
+    """All rows, in their own order."""
+    return streams.load(task.stream, "prepared" if task.form == "bad start" else task.form)
+
+
 def stream_of(task: Task) -> streams.Stream:
     """The rows that a task plays."""
-    form = "raw" if task.form == "raw" else "prepared"
-    stream = streams.load(task.stream, form)
+    stream = whole_stream(task)
     if task.form == "bad start":
         hides = next(k for k in range(stream.classes) if k != stream.most_frequent)
         stream = streams.moved_to_front(stream, hides, BAD_START)
@@ -148,9 +161,9 @@ def stream_of(task: Task) -> streams.Stream:
 def play(task: Task, seconds: float) -> Outcome:
     """Play one run."""
     stream = stream_of(task)
-    whole = streams.load(task.stream, "raw" if task.form == "raw" else "prepared")
+    whole = whole_stream(task)
     feedback = Feedback(task.graph, whole.classes, whole.most_frequent)
-    game = Game(task.setting, stream, feedback, task.seed, is_prepared=task.form != "raw")
+    game = Game(task.setting, stream, feedback, task.seed, is_prepared=task.form not in ("raw", "natural"))
     return play_game(game, Allowance(seconds * PATIENCE.get(task.setting.method, 1.0)))
 
 

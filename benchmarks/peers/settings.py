@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 OURS = ("auto", "gapsmh")
 """Our learners, by the names that `gappletron.play` takes."""
+BEFORE = "one-against-all"
+"""The default of version 0.2.0, which plays the streams in natural order too."""
 
 PREPARED_OPTIONS: dict[str, object] = {"normalize": None, "bias": False}
 """What `gappletron.play` is given beside a prepared stream: its features are to be taken as they are."""

@@ -1,8 +1,8 @@
 """The streams: real ones from `../shared/data` where that folder is there, else those that the dependencies bundle.
 
-A stream comes in two forms. "raw" is what the file holds. "prepared" is what the recorded errors of peers were measured
-on: text as log(1 + count), numbers divided by the largest size in the first 500 rows and cut to [-3, 3], rows of length
-1, and a constant feature.
+A stream comes in three forms. "raw" is what the file holds. "prepared" is what the recorded errors of peers were
+measured on: text as log(1 + count), numbers divided by the largest size in the first 500 rows and cut to [-3, 3], rows
+of length 1, and a constant feature. "natural" is raw too, of the streams whose rows are in the order of their time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ SHUFFLED = {"covtype_half": 60_000}
 """Streams whose rows are shuffled and cut to so many: the labels of covtype are strongly autocorrelated."""
 WARM_UP = 500
 """The rows whose largest sizes scale a column of numbers."""
-FORMS = ("prepared", "raw")
+FORMS = ("prepared", "raw", "natural")
+TABLES = {"elec": "class", "gas": "gas", "occupancy": "Occupancy", "outdoor": "label"}
+"""Tables of numbers in the order of their time, and their columns of labels."""
+NATURAL = (*TABLES, "spamassassin_stream", "reuters21578")
 
 
 class Stream(NamedTuple):
@@ -106,6 +109,19 @@ def from_folder(name: str) -> Stream:
     return stream._replace(rows=stream.rows[order], labels=stream.labels[order])
 
 
+def from_table(name: str) -> Stream:
+    """A table of `../shared/data`. A zero is a value like any other, so zeros are stored."""
+    import pandas as pd
+
+    table = pd.read_csv(FOLDER / f"{name}.csv.gz")
+    labels, classes = pd.factorize(table.pop(TABLES[name]), sort=True)
+    values = table.to_numpy(np.float64)
+    count, width = values.shape
+    places = np.tile(np.arange(width, dtype=np.int32), count)
+    rows = sparse.csr_matrix((values.ravel(), places, np.arange(0, values.size + 1, width)), shape=values.shape)
+    return Stream(name, rows, labels.astype(np.int64), len(classes))
+
+
 def from_scikit_learn(load: Callable[..., Any], name: str) -> Stream:
     """A data set that scikit-learn bundles, shuffled, since some are sorted by label."""
     rows, labels = load(return_X_y=True)
@@ -146,6 +162,11 @@ def names() -> list[str]:
     return found or list(bundled())
 
 
+def natural_names() -> list[str]:
+    """The streams in the order of their time that can be played here."""
+    return [name for name in NATURAL if any(FOLDER.glob(f"{name}.*.gz"))]
+
+
 def classes_of(name: str) -> int:
     """The number of classes of a stream, without reading its rows where a file says it."""
     path = FOLDER / f"{name}.labels.txt"
@@ -154,7 +175,9 @@ def classes_of(name: str) -> int:
 
 @functools.lru_cache(maxsize=2)
 def load(name: str, form: str = "prepared") -> Stream:
-    """A stream by its name, prepared or raw."""
+    """A stream by its name, in one of the forms."""
+    if name in TABLES:
+        return from_table(name)
     raw = from_folder(name) if (FOLDER / f"{name}.svm.gz").exists() else bundled()[name]()
     return prepared(raw, name in TEXT) if form == "prepared" else raw
 

@@ -139,11 +139,11 @@ def least(found: list[Line], rounds: int) -> Line | None:
     return min(reached, key=lambda line: line.errors[rounds], default=None)
 
 
-def duels(found: list[Line], bests: list[Best]) -> list[Duel]:
-    """A duel for each prepared stream and graph."""
+def duels(found: list[Line], bests: list[Best], form: str = "prepared") -> list[Duel]:
+    """A duel for each stream and graph, of the streams in one form."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in found:
-        if line.form == "prepared":
+        if line.form == form:
             groups.setdefault((line.stream, line.graph), []).append(line)
     result = []
     for (stream, graph), group in groups.items():

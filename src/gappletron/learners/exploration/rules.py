@@ -365,8 +365,8 @@ class InverseGap(Exploration):
     / max(c_{y*}, max_k c_k / 20)``: what exploring costs more, in units of the most that could be gained.
 
     For a world that changes: with `floor` above 0 the dominating set is explored with probability at least ``min(1/2,
-    floor sqrt((1 + 24 c) / rounds))`` after c changes; c counts as 0 where y* shows itself. As far as only the last
-    rounds count, n is at most 50 K.
+    floor sqrt((1 + 24 c) / rounds))`` after c changes, divided by ``sqrt(max(1, e_i))``; c counts as 0 where y* shows
+    itself. As far as only the last rounds count, n is at most 50 K.
 
     A heuristic without a theorem of its own: :class:`gappletron.Guarded` makes it keep one. The docs, page Default,
     have the evidence.
@@ -428,7 +428,11 @@ class InverseGap(Exploration):
                 i = graph.dominating[s]
                 d = hidden_gap(plan, state.gaps, greedy, s) if i != chosen else -1.0
                 if d >= 0.0:
-                    out[i] = max(least, V / (V + factor * (d * d) * max(LEAST_PRICE, state.prices[i]))) / rho
+                    e = state.prices[i]
+                    # A change costs as long as it is not seen, which takes 1 / share rounds, and exploring costs e:
+                    # the best share falls with the root of e.
+                    out[i] = V / (V + factor * (d * d) * max(LEAST_PRICE, e))
+                    out[i] = max(out[i], least / math.sqrt(max(1.0, e))) / rho
                     explored += out[i]
         out[chosen] = max(0.0, 1.0 - explored)
         return 1.0 - out[greedy]
