@@ -10,7 +10,8 @@ import pytest
 
 import reference
 from gappletron import ArrayStream, Chunk, FeedbackGraph, Player, UserError, interpreted, named
-from gappletron.learners.guard import Guarded, value
+from gappletron.learners.exploration.secure import value
+from gappletron.learners.guard import Guarded
 from gappletron.learners.scorers import GivenScores, Scorer, Tracking
 from problems import GRAPHS, random_graph, small_stream
 

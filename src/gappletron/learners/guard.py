@@ -34,12 +34,13 @@ from gappletron.learners.estimators import (
     best_sharpness,
     compare_sharpness,
 )
-from gappletron.learners.exploration.minimax import BANDIT, REVEALING, Game, bandit_root, make_game, worst
+from gappletron.learners.exploration.minimax import Game, make_game
 from gappletron.learners.exploration.rules import LEAST_COST, Exploration, InverseGap, Outlook
+from gappletron.learners.exploration.secure import secure, value
 from gappletron.learners.learner import Decision, Learner, Round, exchange, propensity
 from gappletron.learners.optimizers import fill_all
 from gappletron.learners.run_bound import REASONS, Restart, RunBound
-from gappletron.learners.scorers import NONE, Scorer, Tracking
+from gappletron.learners.scorers import NONE, RESET, Scorer, Tracking
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
 # that was seen weighted by 1 / P), of the squares of the first, of 1 / (2 eta) at the end of each phase, the number of
@@ -55,11 +56,6 @@ REMEMBERED = 16
 USELESS, LEAST_SUM, LEAST_SCORE = 0.97, 5.0, 4.0
 
 FORGETTING = 0.998  # what the comparison of the values of b counts for after one more round that it follows
-
-BISECTIONS = 40
-
-# Where a comparison holds by this much, relative to its terms, it holds whatever the rounding errors are.
-CLEARLY = 1e-9
 
 
 class GuardTable(NamedTuple):
@@ -345,7 +341,7 @@ class Guarded(Learner):
 
     def reset(self, state: Any) -> None:
         self.scorer.restart_now(state.scorer)
-        self.note_restart(state, NONE)
+        self.note_restart(state, RESET)
 
     def bound(self, state: Any) -> RunBound:
         eta, sums = self.find_rate(state), state.sums.tolist()
@@ -482,175 +478,6 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
         if delay > 0.0:
             state.losses[y] -= c * delay * eta * longest * math.sqrt(squared)
         state.prices[y] = 0.5 * c * c * eta * squared
-
-
-@helper
-def value(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
-    """V(p): :func:`~gappletron.learners.exploration.minimax.worst`, in O(K) where each action shows itself, or all."""
-    if game.kind not in (BANDIT, REVEALING):
-        return worst(game, losses, prices, p)
-    seen = 0.0
-    if game.kind == REVEALING:
-        for i in range(p.size):
-            if game.revealing[i]:
-                seen += p[i]
-    found = -math.inf
-    for y in range(losses.size):
-        cost = game.top[y] * (1.0 - p[y]) - losses[y]
-        if prices[y] > 0.0:
-            P = p[y] if game.kind == BANDIT else seen
-            cost += prices[y] / P if P > 0.0 else math.inf
-        found = max(found, cost)
-    return found
-
-
-@helper
-def secure(state: Any, plan: Plan, greedy: int, is_late: bool, out: Floats) -> None:
-    """Change p as little as is needed for ``V_t(p) <= C gamma_t``; for late feedback half of gamma_t is left for its
-    price in the distribution that is known to do.
-    """
-    table, most = plan.table, plan.table.largest * state.rates[0]
-    game = table.game
-    if game.kind == BANDIT:
-        secure_bandit(game, state.losses, state.prices, greedy, most, out)
-    elif table.is_full and game.kind == REVEALING:  # every p that is proposed has V <= most
-        secure_full(game, state.losses, state.prices, greedy, out)
-    elif game.kind == REVEALING:
-        if not game.revealing[greedy]:
-            secure_revealing(game, plan.graph, state.losses, state.prices, greedy, most, out)
-    elif worst(game, state.losses, state.prices, out) > most:
-        p = (state.losses, state.prices, state.safe, state.candidate)
-        gamma = state.rates[0] * (0.5 if is_late else 1.0)
-        mix_with_safe(game, plan.graph.dominating, p, greedy, gamma, most, out)
-
-
-@helper
-def secure_bandit(game: Game, losses: Floats, prices: Floats, greedy: int, most: float, out: Floats) -> None:
-    """Each other class gets at least what it needs, and all together at most what the greedy class can give."""
-    total, enough = 0.0, True
-    for y in range(losses.size):
-        if y != greedy:
-            enough = enough and has_enough(game.unit, losses, prices, y, most, out[y])
-            total += out[y]
-    if enough and has_enough(game.unit, losses, prices, greedy, most, 1.0 - total - CLEARLY):
-        out[greedy] = max(0.0, 1.0 - total)
-    else:
-        give_needs(game.unit, losses, prices, greedy, most, out)
-
-
-@helper
-def has_enough(unit: Floats, losses: Floats, prices: Floats, y: int, most: float, p: float) -> bool:
-    """Whether p is clearly more than :func:`find_need`, without a root: as it is in nearly all rounds."""
-    b, s = 1.0 - (losses[y] + most) * unit[y], prices[y] * unit[y]
-    return p > 0.0 and p * (p - b) > s + CLEARLY * (p * (p + abs(b)) + s)
-
-
-@seldom
-def give_needs(unit: Floats, losses: Floats, prices: Floats, greedy: int, most: float, out: Floats) -> None:
-    """As :func:`secure_bandit`, where some class has too little."""
-    needs = total = 0.0
-    for y in range(losses.size):
-        if y != greedy:
-            need = find_need(unit, losses, prices, y, most)
-            needs += need
-            out[y] = max(out[y], need)
-            total += out[y]
-    can_give = max(0.0, 1.0 - find_need(unit, losses, prices, greedy, most))
-    if total > can_give and total > needs:
-        factor = max(0.0, (can_give - needs) / (total - needs))
-        total = 0.0
-        for y in range(losses.size):
-            if y != greedy:
-                need = find_need(unit, losses, prices, y, most)
-                out[y] = need + factor * (out[y] - need)
-                total += out[y]
-    out[greedy] = max(0.0, 1.0 - total)
-
-
-@helper
-def find_need(unit: Floats, losses: Floats, prices: Floats, y: int, most: float) -> float:
-    """The least p_y with ``c (1 - p_y) - l_y + s_y / p_y <= most``."""
-    return bandit_root(1.0 - (losses[y] + most) * unit[y], prices[y] * unit[y])
-
-
-@helper
-def secure_full(game: Game, losses: Floats, prices: Floats, greedy: int, out: Floats) -> None:
-    """``p_y = max(0, 1 - l_y + s_y)`` for other classes and the rest for the greedy one, where the stabilities add up
-    to at most 1: then V <= 0.
-    """
-    total = 0.0
-    for y in range(losses.size):
-        total += prices[y] * game.unit[y]
-    if total > 1.0:
-        return
-    total = 0.0
-    for y in range(losses.size):
-        if y != greedy:
-            out[y] = max(out[y], 1.0 - (losses[y] - prices[y]) * game.unit[y])
-            total += out[y]
-    for i in range(losses.size, out.size):
-        total += out[i]
-    out[greedy] = max(0.0, 1.0 - total)
-
-
-@helper
-def secure_revealing(
-    game: Game, graph: GraphArrays, losses: Floats, prices: Floats, greedy: int, most: float, out: Floats
-) -> None:
-    """The probability q of the actions that reveal, in the interval that the labels allow.
-
-    Other labels ask for ``q >= s_y / (most + l_y - c_y)``, and the greedy class for q between the roots of
-    ``c q^2 - (most + l) q + s``.
-    """
-    seen = 0.0
-    for i in range(out.size):
-        if game.revealing[i]:
-            seen += out[i]
-    low = 0.0
-    for y in range(losses.size):
-        if y != greedy and prices[y] > 0.0:
-            low = max(low, prices[y] / (most + losses[y] - game.top[y]))
-    c, half = game.top[greedy], 0.5 * (most + losses[greedy])
-    root = math.sqrt(max(0.0, half * half - c * prices[greedy]))
-    low = max(low, prices[greedy] / (half + root))
-    q = min(max(seen, low), max(low, min(1.0, (half + root) / c)))
-    for i in range(out.size):
-        if game.revealing[i]:
-            out[i] = out[i] * (q / seen) if seen > 0.0 else 0.0
-        elif i != greedy:
-            out[i] = 0.0
-    if seen == 0.0:
-        out[graph.dominating[0]] = q
-    out[greedy] = max(0.0, 1.0 - q)
-
-
-@seldom
-def mix_with_safe(
-    game: Game, dominating: Any, arrays: tuple[Floats, ...], greedy: int, gamma: float, most: float, out: Floats
-) -> None:
-    """Mix p with the distribution of the lemma, ``(1 - q) e_{y*} + q/rho 1_D`` with ``q = max(gamma, l_{y*})``, for
-    which V <= C gamma: as little as is needed, since V is convex. `arrays`: losses, stabilities, and room for two
-    distributions.
-    """
-    losses, prices, safe, p = arrays
-    c = game.top[greedy]
-    q = min(1.0, max(gamma, losses[greedy] / c if c > 0.0 else 1.0))
-    for i in range(out.size):
-        safe[i] = 0.0
-    safe[greedy] = 1.0 - q
-    for s in range(dominating.size):
-        safe[dominating[s]] += q / dominating.size
-    low, high = 0.0, 1.0
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (low + high)
-        for i in range(out.size):
-            p[i] = (1.0 - middle) * out[i] + middle * safe[i]
-        if value(game, losses, prices, p) <= most:
-            high = middle
-        else:
-            low = middle
-    for i in range(out.size):
-        out[i] = (1.0 - high) * out[i] + high * safe[i]
 
 
 LEARNERS: dict[str, Learner] = {"auto": Guarded()}

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Why a learner began anew, by the number that its state keeps; and in words.
-REASONS = ("reset", "change", "memory")
+# Why a learner began anew, by the number that its state keeps (0: it did not); and in words.
+REASONS = ("", "change", "memory", "reset")
 WHY = {"reset": "it was reset", "change": "it noticed a change", "memory": "its memory ended"}
 # So many restarts are named in a sentence, for each reason.
 NAMED = 4

@@ -36,8 +36,8 @@ NOTICED = 6.0
 
 KEPT = 0.3  # what a restart leaves of the weights
 
-# What a restart was for: nothing, a change that was noticed, or the end of the memory.
-NONE, CHANGE, AGE = range(3)
+# What a restart was for: there was none, a change that was noticed, the end of the memory, or somebody asked for it.
+NONE, CHANGE, AGE, RESET = range(4)
 
 
 class Scorer(Piece, abstract=True):

@@ -12,6 +12,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from gappletron.learners.run_bound import WHY
+
 
 def render_pages(description: dict[str, Any]) -> dict[str, Response]:
     """Return the pages by their path.
@@ -27,7 +29,7 @@ def render_pages(description: dict[str, Any]) -> dict[str, Response]:
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
     templates = {"/": "page.html.jinja", "/docs": "docs.html.jinja"}
     return {
-        path: _make_page(environment.get_template(name).render(description=description))
+        path: _make_page(environment.get_template(name).render(description=description, why=WHY))
         for path, name in templates.items()
     }
 
