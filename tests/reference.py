@@ -522,8 +522,8 @@ def inverse_gap(A, S, d, e, star, V, informed, scale, least=0.0):
     """The formula of the docstring; k runs over the classes that i shows and y* does not."""
     N, K = A.shape
     p = np.zeros(N)
-    chosen = star if A[star].all() else min([star, *range(K, N)], key=lambda i: e[i])
-    if not A[chosen].all():
+    chosen = min([star, *range(K, N)], key=lambda i: e[i])
+    if not A[chosen].all() and not A[star].all():
         second = closest(d, star)
         for i in S:
             hidden = [k for k in range(K) if A[i, k] and not A[star, k]]
@@ -683,7 +683,8 @@ class Tracking:
             place = min(3, int(2 * (cut[best] - cut[second])))
             error = best != label
             if error or self.contradiction > 0:
-                p0 = max(0.002, (self.errors[place] + 1 - 1 / K) / (self.rounds[place] + 1))
+                overall = (sum(self.errors) + 16 * (1 - 1 / K)) / (sum(self.rounds) + 16)
+                p0 = max(0.002, (self.errors[place] + 8 * overall) / (self.rounds[place] + 8))
                 wrong = sum(was for _, was in self.excursion)
                 p1 = min(0.95, max(2 * p0 + 0.2, (wrong + 1) / (len(self.excursion) + 4)))
                 ratio = 1.0 if p0 >= 0.75 else p1 / p0 if error else (1 - p1) / (1 - p0)
@@ -774,18 +775,16 @@ def secured(A, C, S, losses, s, star, gamma, p):  # noqa: PLR0912 - a case for e
         p[star] = max(0.0, 1 - p[others].sum())
         return p
     if plain and A.all():
-        if (s / top).sum() > 1:
-            return p
+        made = p.copy()
         for y in range(K):
             if y != star:
-                p[y] = max(p[y], 1 - (losses[y] - s[y]) / top[y])
-        p[star] = 0
-        p[star] = max(0.0, 1 - p.sum())
-        return p
-    if plain and (A.all(axis=1) == A.any(axis=1)).all():
+                made[y] = max(p[y], 1 - (losses[y] - s[y]) / top[y])
+        made[star] = 0
+        if made.sum() + max(0.0, 1 - (losses[star] - s[star]) / top[star]) <= 1 + 1e-9:
+            made[star] = max(0.0, 1 - made.sum())
+            return made
+    if plain and (A.all(axis=1) == A.any(axis=1)).all() and not A[star].all():
         reveals = A.all(axis=1)
-        if reveals[star]:
-            return p
         seen = p[reveals].sum()
         low = max([s[y] / (most + losses[y] - top[y]) for y in range(K) if y != star and s[y] > 0], default=0.0)
         b = most + losses[star]
@@ -812,13 +811,14 @@ def secured(A, C, S, losses, s, star, gamma, p):  # noqa: PLR0912 - a case for e
     return p
 
 
-def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=0.1, alarm=5.0):
+def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=0.1, alarm=5.0):  # noqa: PLR0912 - a whole learner
     """`graph` is (A, S, C) or a list of them. The actions, the scorer, and (l, V, gamma, seen loss) of every round."""
     K, d = graph_at(graph, 0)[0].shape[1], X.shape[1]
     scorer = Tracking(K, d, alarm)
     sharpness = 2.0 ** (np.arange(-2, 9) / 2)
     fit = np.zeros(len(sharpness))
     Z, slope, own = np.zeros((K, d)), 0.0, 0.0
+    lengths = []
     size = largest = blind = informed = learned = phase = 0
     evidence, evidence_squared = 0.0, 0.0
     actions, told = [], []
@@ -838,16 +838,18 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
         rho = max(largest, len(S))
         k, cc = (1 / rho, max(c, 2 * math.sqrt(rho))) if phase % 2 == 1 else (min(kappa, 1 / rho), c)
         gamma = min(0.5, cc / math.sqrt(1 + blind))
-        now = max(size, top.max() * (4 * (x @ x) + (8 if g is None else 16)))
+        most = 2 * math.sqrt(np.mean(lengths)) if lengths else 0.0
+        cut = x * (most / np.linalg.norm(x)) if 0 < most < np.linalg.norm(x) else x
+        now = max(size, top.max() * (4 * (cut @ cut) + (8 if g is None else 16)))
         eta = k * gamma / now
         gg = np.zeros(K) if g is None else g
-        s = (1 - eta * slope) * made - eta * own * gg - eta * (Z @ x)
+        s = (1 - eta * slope) * made - eta * own * gg - eta * (Z @ cut)
         star = int(np.argmax(s))
         q = (1 + np.clip(s, -1, 1)) / 2 if plain else softmax(beta * b)
         gaps, prices = gaps_and_prices(C, q, star, beta)
         p = np.zeros(A.shape[0])
         p[star] = 1
-        if not A[star].all():
+        if not plain or not A[star].all():
             V = scorer.uncertainty(x, star, closest(gaps, star), g)
             w = scorer.shares(g)[1]
             n = informed - w * max(0, informed - 50 * K)
@@ -861,12 +863,13 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             loss[label] = top[label] * smooth_hinge(s, label)
             steep = np.abs(loss_gradient("smooth hinge", s, label)).max()
             o = others[label]
-            square = steep**2 * (2 * (x @ x) + (made[label] - made[o]) ** 2 + (gg[label] - gg[o]) ** 2)
+            square = steep**2 * (2 * (cut @ cut) + (made[label] - made[o]) ** 2 + (gg[label] - gg[o]) ** 2)
             stability[label] = top[label] ** 2 * eta / 2 * square
         p = secured(A, excess, S, loss, stability, star, gamma, p)
         value = guard_value(A, excess, loss, stability, p)
         blind += value > 0
         size, largest = now, rho
+        lengths.append(cut @ cut)
         action = draw(p, draws[t])
         actions.append(action)
         told.append((value, gamma * top.max(), p))
@@ -876,29 +879,31 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             weight = top[y[t]] / p[A[:, y[t]]].sum()
             steep = np.abs(loss_gradient("smooth hinge", s, y[t])).max()
             o = others[y[t]]
-            Z[o] += weight * steep * x
-            Z[y[t]] -= weight * steep * x
+            Z[o] += weight * steep * cut
+            Z[y[t]] -= weight * steep * cut
             slope += weight * steep * (made[o] - made[y[t]])
             own += weight * steep * (gg[o] - gg[y[t]])
         best = int(np.argmax(made))
         if A[action, best]:
             label = y[t] if seen else margin(made, best)[1]
-            failure = top[label] / p[A[:, best]].sum() * (smooth_hinge(made, label) - 0.97)
+            failure = top[label] / top.max() / p[A[:, best]].sum() * (smooth_hinge(made, label) - 0.97)
             failure = -failure if phase % 2 == 1 else failure
             evidence_squared += failure**2
             evidence = max(0.0, evidence + failure)
             if evidence == 0:
                 evidence_squared = 0.0
             elif evidence > max(5 * 2**phase, 4 * math.sqrt(evidence_squared)):
-                Z[:], slope, own, blind, evidence, evidence_squared = 0, 0.0, 0.0, 0, 0.0, 0.0
+                Z[:], slope, own, blind, evidence, evidence_squared, size = 0, 0.0, 0.0, 0, 0.0, 0.0, 0
                 phase += 1
         if not A[action].any():
             continue
+        if learned == 0:
+            fit = np.log(np.exp(2 * sharpness) + K - 1)
         learned += 1
         if not plain or learned <= 1024 or learned * (math.sqrt(5) - 1) / 2 % 1 < 1 / 8:
             shown = np.eye(K, dtype=bool)[y[t]] if seen else ~A[action]
             losses = [-math.log(max(1e-9, softmax(each * b)[shown].sum())) for each in sharpness]
             fit = 0.998 * fit + losses
         if scorer.learn(x, A, action, y[t] if seen else None, g):
-            informed, fit = 0, np.zeros(len(sharpness))
+            informed, learned, fit = 0, 0, np.zeros(len(sharpness))
     return actions, scorer, told

@@ -111,11 +111,11 @@ def from_folder(name: str) -> Stream:
 
 def from_table(name: str) -> Stream:
     """A table of `../shared/data`. A zero is a value like any other, so zeros are stored."""
-    import pandas as pd
+    from pyarrow import csv
 
-    table = pd.read_csv(FOLDER / f"{name}.csv.gz")
-    labels, classes = pd.factorize(table.pop(TABLES[name]), sort=True)
-    values = table.to_numpy(np.float64)
+    table = csv.read_csv(FOLDER / f"{name}.csv.gz")
+    classes, labels = np.unique(table[TABLES[name]].to_pylist(), return_inverse=True)
+    values = np.column_stack([column.to_numpy() for column in table.drop_columns(TABLES[name]).columns]).astype(float)
     count, width = values.shape
     places = np.tile(np.arange(width, dtype=np.int32), count)
     rows = sparse.csr_matrix((values.ravel(), places, np.arange(0, values.size + 1, width)), shape=values.shape)

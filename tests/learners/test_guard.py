@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
 
 import reference
-from gappletron import ArrayStream, Chunk, FeedbackGraph, Player, UserError, interpreted, named
+from gappletron import (
+    ArrayStream,
+    BurnIn,
+    Chunk,
+    EpsilonGreedy,
+    FeedbackGraph,
+    Greedy,
+    Player,
+    TopUp,
+    UserError,
+    interpreted,
+    named,
+)
 from gappletron.learners.exploration.secure import value
 from gappletron.learners.guard import Guarded
 from gappletron.learners.scorers import GivenScores, Scorer, Tracking
+from gappletron.play.checks import check_many_scores
 from problems import GRAPHS, random_graph, small_stream
 
 RANDOM = {
@@ -224,6 +238,7 @@ def test_the_inequality_of_one_round_by_enumeration(graph):
             turn = player.new_turn(vector, given=rng.uniform(-1, 1, graph.n_classes))
             player.draw(turn, vector, player.rounds)
             state, p = player.engine.state.tuple, turn.probabilities
+            x = x * turn.kept[-1]  # noqa: PLW2901 - as the guard sees it
             V = value(player.engine.plan.table.game, state.losses, state.prices, p)
             for k in range(graph.n_classes):
                 P = p[graph.visible[:, k]].sum()
@@ -237,6 +252,114 @@ def test_the_inequality_of_one_round_by_enumeration(graph):
                 loss = c * reference.smooth_hinge(s, k)
                 assert p @ costs[:, k] <= V + loss - stability + 1e-9
             player.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
+
+
+@pytest.mark.parametrize("delay", [1, 25])
+@pytest.mark.parametrize("K", [2, 20, 100])
+@pytest.mark.parametrize("preset", ["bandit", "filtering", "label-efficient", "full"])
+def test_probabilities_add_up_to_one_where_feedback_is_late(preset, K, delay):
+    rng = np.random.default_rng(K)
+    player = Player(Guarded(GivenScores(), delay=delay), FeedbackGraph.preset(preset, K), 3, normalize=None, bias=False)
+    for _ in range(30):
+        turn = player.act(rng.normal(size=3), scores=rng.dirichlet(np.ones(K)))
+        assert turn.probabilities.sum() == pytest.approx(1.0)
+        assert (turn.probabilities >= 0.0).all()
+
+
+@pytest.mark.parametrize("rule", [TopUp(), EpsilonGreedy(0.3), Greedy(), BurnIn(50)], ids=repr)
+@pytest.mark.parametrize("graph", ["full", "filtering", "two reveal", "random", "full with costs"])
+def test_every_exploration_rule_is_secured(rule, graph):
+    """Scores that are sure of the right class: then nothing but exploring is paid for."""
+    graph, rng = EVERY[graph], np.random.default_rng(5)
+    player = Player(Guarded(GivenScores(), exploration=rule), graph, 3, seed=2, normalize=None, bias=False)
+    with interpreted():
+        player = Player(Guarded(GivenScores(), exploration=rule), graph, 3, seed=2, normalize=None, bias=False)
+        X, y = rng.normal(size=(80, 3)), rng.integers(0, graph.n_classes, 80)
+        given = np.where(np.eye(graph.n_classes)[y] > 0, 0.5, -0.5)
+        for value_of, most, p in play_given(player, X, y, given)[1]:
+            assert value_of <= most + 1e-9
+            assert p.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 1e-4, 100.0])
+def test_the_unit_of_costs_does_not_matter(unit):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(1500, 3)), rng.integers(0, 2, 1500)
+    X[:, 0] = np.where(y == 1, 1.0, -1.0)
+    graph = FeedbackGraph.filtering(2)
+    found = []
+    for factor in (2.0, 2.0 * unit):
+        priced = graph.with_costs(factor * np.array([[0.0, 1.0], [1.0, 0.0]]))
+        player = Player(Guarded(GivenScores()), priced, 3, seed=1)
+        # Scores that are wrong on purpose: the guard must find out, in any unit.
+        found.append(play_given(player, X, y, np.where(np.eye(2)[y] > 0, -0.9, 0.9))[0])
+    assert np.mean(np.array(found[0]) == np.array(found[1])) > 0.99
+
+
+def test_one_long_row_does_not_make_all_steps_small():
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(3000, 3)), rng.integers(0, 2, 3000)
+    X[:, 0] = np.where(y == 1, 1.0, -1.0)
+    wrong = np.where(np.eye(2)[y] > 0, -0.9, 0.9)
+    mistakes = []
+    for factor in (1.0, 1e6):
+        X[5] = factor * np.array([1.0 if y[5] else -1.0, 0.3, 0.2])
+        player = Player(Guarded(GivenScores()), FeedbackGraph.full(2), 3, seed=1, normalize=None, bias=False)
+        mistakes.append(np.sum(np.array(play_given(player, X, y, wrong)[0]) != y))
+    assert mistakes[0] < 600
+    assert mistakes[1] < 1.3 * mistakes[0]
+
+
+def test_costs_that_are_all_the_same():
+    player = Player("auto", FeedbackGraph.full(2).with_costs(np.full((2, 2), 3.0)), 2)
+    for label in (0, 1, 1):
+        player.learn(player.act([1.0, 2.0]), label)
+    assert np.isfinite(player.scores([[1.0, 2.0]])).all()
+
+
+@pytest.mark.parametrize("reveals", [True, False])
+def test_a_cheaper_action_is_played_also_where_the_best_class_reveals(reveals):
+    """Labels are coin flips, a mistake costs 10, and asking somebody else 1."""
+    visible = [[reveals] * 2, [reveals] * 2, [True] * 2]
+    graph = FeedbackGraph(visible, actions=[0, 1, "review"], classes=[0, 1], costs=[[0, 10.0], [10, 0], [1, 1]])
+    rng = np.random.default_rng(1)
+    player, reviewed = Player("auto", graph, 2, seed=4), []
+    for label in rng.integers(0, 2, 600):
+        turn = player.act([1.0, 0.5])
+        reviewed.append(turn.action == 2)
+        player.learn(turn, int(label) if graph.visible[turn.action, label] else -1)
+    assert np.mean(reviewed[200:]) > 0.7
+
+
+def test_what_is_not_proved_is_said():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(50, 2)), rng.integers(0, 2, 50)
+    player = Player("auto", FeedbackGraph.filtering(2), 2)
+    for x, label in zip(X, y, strict=True):
+        turn = player.act(x)
+        player.learn(turn, int(label) if turn.action == 0 else -1)
+    assert player.bound().is_proved
+    assert not player.bound(waiting=3).is_proved
+    player.teach(Chunk(np.array([0, 2]), np.array([0, 1], np.int32), np.ones(2), np.array([1])))
+    assert "1 of the rounds were taught" in str(player.bound())
+    full = Player("auto", FeedbackGraph.full(2), 2)
+    for x, label in zip(X, y, strict=True):
+        full.learn(full.act(x), int(label))
+    assert full.bound().scorer_error == 0.0
+
+
+@pytest.mark.parametrize("preset", ["bandit", "filtering", "full"])
+def test_few_restarts_on_noise(preset):
+    """100 players see labels that nothing predicts. About 10 restarts are usual; 35 have a chance below 1e-9."""
+    restarts = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(400, 5)), rng.integers(0, 3, 400)
+        chunk = Chunk(np.arange(0, 2001, 5), np.tile(np.arange(5, dtype=np.int32), 400), X.ravel(), y)
+        player = Player("auto", FeedbackGraph.preset(preset, 3), 5, seed=seed)
+        player.advance(chunk)
+        restarts += player.restart_count
+    assert restarts < 35
 
 
 @pytest.mark.parametrize("preset", ["bandit", "filtering", "label-efficient", "full"])
@@ -400,7 +523,7 @@ def test_no_restart_where_nothing_changes(preset):
 def test_scores_that_are_not_scores():
     player = Player("auto", FeedbackGraph.filtering(["ham", "spam"]), 2)
     for wrong in ({"ham": 1.0}, {"ham": 1.0, "spam": 0.0, "eggs": 0.0}, [0.1], [0.1, float("nan")], "no", [[0.1, 0.9]]):
-        with pytest.raises(UserError, match="scores must"):
+        with pytest.raises(UserError, match="scores (must|have)"):
             player.act([1.0, 0.0], scores=wrong)
     with pytest.raises(UserError, match="takes no scores"):
         Player("gapsmh", FeedbackGraph.bandit(3), 2).act([1.0, 0.0], scores=[1, 2, 3])
@@ -441,3 +564,17 @@ def test_names_and_numbers():
     assert named("auto:memory=500").scorer.memory == 500
     with pytest.raises(UserError, match="kappa"):
         Guarded(kappa=0.0)
+
+
+def test_log_probabilities_and_huge_scores():
+    graph = FeedbackGraph.filtering(["ham", "spam"])
+    player = Player("auto", graph, 2)
+    np.testing.assert_array_equal(player.check_scores([-math.inf, -2.0]), [-1.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(player.check_scores([1e308, -1e308]), [1.0, -1.0])
+    for wrong in ([math.inf, 0.0], [-math.inf, -math.inf], [1j, 0.0]):
+        with pytest.raises(UserError, match="scores must be 2 finite numbers"):
+            player.check_scores(wrong)
+    with pytest.raises(UserError, match="row 1: scores must be 2 finite numbers"):
+        check_many_scores(player.learner, graph, [[0.1, 0.9], [0.2]], 2)

@@ -121,7 +121,7 @@ def test_the_client_sends_them(models):
         assert client.predict(X[0], given[0]).label == twin.predict(X[0], scores=S[0])
         found = [each.label for each in client.predict_many(X, given)]
         assert found == twin.predict_many(X, scores=S)
-        with pytest.raises(UserError, match="must name every class once"):
+        with pytest.raises(UserError, match="row 0: scores have none for the class '1'"):
             client.act(X[0], {"0": 1.0})
         with pytest.raises(UserError, match="map every class to its score"):
             client.act(X[0], S[0])

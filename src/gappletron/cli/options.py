@@ -217,15 +217,17 @@ class DataOptions(ColumnOptions, TableOptions):
         if model is not None and encoder is not None:
             model.encoder = stream.encoder  # columns that are new have a kind from now on
         if stream.encoder is not None:
-            tell_columns(stream.encoder, stream.label)
+            tell_columns(stream.encoder, stream.label, self.score_columns or {})
         return stream
 
 
-def tell_columns(encoder: gp.Encoder, label: str | None) -> None:
+def tell_columns(encoder: gp.Encoder, label: str | None, scores: dict[Any, str]) -> None:
     """Say, on the standard error, what the columns of a table were taken for."""
     parts = [f"label: {label}"] if label in encoder.drop else []
+    if scores:
+        parts.append(f"scores: {', '.join(f'{column} ({name})' for name, column in scores.items())}")
     for kind in KINDS:
-        names = [name for name in getattr(encoder, kind) if name != label]
+        names = [name for name in getattr(encoder, kind) if name not in (label, *scores.values())]
         if names:
             parts.append(f"{kind}: {', '.join(names)}")
     if parts:

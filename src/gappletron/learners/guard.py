@@ -13,7 +13,9 @@ before the round's draw, and every (U, a)::
 
     E[mistakes] <= E[sum_t l_t((U, a), y_t)] + E[||(U, a - 1)||^2 / (2 eta_T)] + E[sum_t max(0, V_t(p_t))]
 
-With costs the loss, and the gradient, of label y are multiplied by c_y, the largest cost that an action has there.
+G_t x_t is taken at x_t cut to twice the root mean square of the lengths so far, so that one long row does not make all
+steps small. With costs, those of the right class are subtracted, and the loss and the gradient of label y are
+multiplied by c_y, the largest cost that is left there.
 """
 
 import math
@@ -43,7 +45,7 @@ from gappletron.learners.run_bound import REASONS, Restart, RunBound
 from gappletron.learners.scorers import NONE, RESET, Scorer, Tracking
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
-# that was seen weighted by 1 / P), of the squares of the first, of 1 / (2 eta) at the end of each phase, the number of
+# that was seen weighted by 1 / P), the variance of the first, of 1 / (2 eta) at the end of each phase, the number of
 # labels seen, the longest delay of feedback, and the rounds in which a limit on the exploration hid a label.
 VALUES, SCORER, SQUARES, OWN, OFFSETS, SEEN, LATEST, UNCOVERED = range(8)
 
@@ -54,6 +56,12 @@ REMEMBERED = 16
 # so many times the root of the sum of their squares; it does well again where that is true of the negative sum. The
 # first number doubles with every phase, so that there are few.
 USELESS, LEAST_SUM, LEAST_SCORE = 0.97, 5.0, 4.0
+
+# No row counts as longer than so many times the root mean square of the lengths so far.
+LONGEST = 2.0
+
+# gamma_t and eta_t of a round, and what its row is multiplied by.
+GAMMA, ETA, CUT = range(3)
 
 FORGETTING = 0.998  # what the comparison of the values of b counts for after one more round that it follows
 
@@ -74,10 +82,10 @@ class Guarded(Learner):
     """Any scorer with a bound on the expected cost. With its default scorer this is the default learner, ``auto``,
     which follows a world that changes.
 
-    The scorer's own rule proposes how to explore, and the guard changes the proposal as little as is needed for the
-    theorem. Its steps are small (`kappa`) while the scorer does well. When the losses of the scorer are clearly not
-    below those of knowing nothing, it begins anew with the largest steps; and with small ones when the scorer does well
-    again. The bounds of these phases add up, and there are at most about the logarithm of the number of rounds.
+    The exploration rule proposes a distribution, and the guard changes it as little as is needed for the theorem. Its
+    steps are small (`kappa`) while the scorer does well. When the losses of the scorer are clearly not below those of
+    knowing nothing, it begins anew with the largest steps; and with small ones when the scorer does well again. The
+    bounds of these phases add up, and there are at most about the logarithm of the number of rounds.
 
     :param scorer: what makes the scores.
     :param exploration: the rule that proposes a distribution.
@@ -105,7 +113,10 @@ class Guarded(Learner):
     default_bias = True
     knows_classes = True
     takes_scores = True
-    can_reset = True
+
+    @property
+    def can_reset(self) -> bool:
+        return type(self.scorer).restart_now is not Scorer.restart_now
 
     @property
     def uses_costs(self) -> bool:
@@ -129,6 +140,7 @@ class Guarded(Learner):
             "gradients": Field("features", "classes"),
             "slopes": Field(2),
             "size": Field(least=0),
+            "lengths": Field(2, least=0),
             "rho": Field(least=0),
             "blind": Field(least=0),
             "phase": Field(least=0),
@@ -146,7 +158,7 @@ class Guarded(Learner):
             "estimates": Scratch("classes"),
             "losses": Scratch("classes"),
             "prices": Scratch("classes"),
-            "rates": Scratch(2),
+            "rates": Scratch(3),
             "safe": Scratch("actions"),
             "candidate": Scratch("actions"),
         }
@@ -158,13 +170,16 @@ class Guarded(Learner):
         freeze(game)
         rule = freeze(self.exploration.table(graph))
         shows = np.asarray(graph.visible.any(axis=1))
-        return GuardTable(rule, game, float(game.top.max()), bool(graph.visible.all()), shows)
+        # Where all actions cost the same, so that nothing can be learned, any number above 0 does.
+        return GuardTable(rule, game, float(game.top.max()) or 1.0, bool(graph.visible.all()), shows)
 
     # ----------------------------------------------------------------------------------------------------- the decision
 
     def keeps(self, classes: int) -> int:
-        """Whether scores came with x, these scores, and those of the scorer that the loss was made from."""
-        return 1 + 2 * classes
+        """Whether scores came with x, these scores, those of the scorer that the loss was made from, and what the row
+        was multiplied by.
+        """
+        return 2 + 2 * classes
 
     def take_row(self, state: Any, plan: Plan, x: Row, kept: Floats) -> None:
         """Take in the scores that came with x, and let the scorer judge it."""
@@ -178,18 +193,23 @@ class Guarded(Learner):
         self.set_rates(state, plan, x)
 
     def scores(self, state: Any, x: Row, out: Floats) -> None:
-        eta = state.rates[1]
-        a, own = 1.0 - eta * state.slopes[0], eta * state.slopes[1]
+        eta = state.rates[ETA]
+        a, own, shift = 1.0 - eta * state.slopes[0], eta * state.slopes[1], eta * state.rates[CUT]
         dot(state.gradients, x, out)
         for k in range(out.size):
-            out[k] = a * state.adjusted[k] - own * state.given[k] - eta * out[k]
+            out[k] = a * state.adjusted[k] - own * state.given[k] - shift * out[k]
 
     @compiled
     def set_rates(self, state: Any, plan: Plan, x: Row) -> None:
-        """Write gamma_t and eta_t of the next round, whose row is x; neither ever grows within a phase."""
+        """Write gamma_t and eta_t of the next round, neither of which ever grows within a phase, and what its row x is
+        multiplied by.
+        """
         kappa, gamma = self.find_steps(state, max(state.rho[0], plan.graph.dominating.size))
-        state.rates[0] = gamma
-        state.rates[1] = kappa * gamma / max(state.size[0], measure_size(state, plan, x))
+        most = LONGEST * LONGEST * state.lengths[0]
+        is_long = x.squared * state.lengths[1] > most > 0.0
+        state.rates[CUT] = math.sqrt(most / (x.squared * state.lengths[1])) if is_long else 1.0
+        state.rates[GAMMA] = gamma
+        state.rates[ETA] = kappa * gamma / max(state.size[0], measure_size(state, plan, x))
 
     @compiled
     def find_steps(self, state: Any, rho: float) -> tuple[float, float]:
@@ -248,10 +268,13 @@ class Guarded(Learner):
             else:
                 state.sums[UNCOVERED] += 1.0
         state.size[0] = max(state.size[0], measure_size(state, plan, x))
+        state.lengths[0] += cut_length(state, x)
+        state.lengths[1] += 1.0
         state.rho[0] = max(state.rho[0], plan.graph.dominating.size)
         K = state.adjusted.size
         for k in range(K):
             kept[1 + K + k] = state.adjusted[k]
+        kept[1 + 2 * K] = state.rates[CUT]
 
     # ----------------------------------------------------------------------------------------------------- the feedback
 
@@ -264,9 +287,9 @@ class Guarded(Learner):
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         own = Plan(plan.graph, plan.table.rule)
         self.exploration.count_feedback(state.exploration, own, played.action)
-        state.sums[LATEST] = max(state.sums[LATEST], played.delay)
         if not plan.table.shows[played.action]:
             return
+        state.sums[LATEST] = max(state.sums[LATEST], played.delay)
         K = played.scores.size
         adjusted = played.kept[1 + K : 1 + 2 * K]
         best = argmax(adjusted)
@@ -279,8 +302,10 @@ class Guarded(Learner):
             if played.label >= 0:
                 self.correct(state, plan, x, played, loss)
             if is_known:
-                weight = plan.table.game.top[y] / propensity(plan, played, best)
+                weight = plan.table.game.top[y] / (plan.table.largest * propensity(plan, played, best))
                 self.doubt_scorer(state, plan, x, weight * (loss - USELESS))
+        if state.learned[0] == 0.0:
+            begin_comparison(state.fit, K)
         state.learned[0] += 1.0
         if plan.graph.has_costs or is_followed(state.learned[0]):
             for b in range(state.fit.size):
@@ -296,6 +321,7 @@ class Guarded(Learner):
         self.exploration.restart(state.exploration)
         for b in range(state.fit.size):
             state.fit[b] = 0.0
+        state.learned[0] = 0.0
         place = int(state.restarts[0]) % REMEMBERED
         state.restarted[0, place] = state.rounds[0]
         state.restarted[1, place] = reason
@@ -305,19 +331,20 @@ class Guarded(Learner):
     def correct(self, state: Any, plan: Plan, x: Row, played: Round, loss: float) -> None:
         """Learn the guard's own weights from a label that was seen, where the scorer's loss is given."""
         y, scores, K = played.label, played.scores, played.scores.size
-        weight = plan.table.game.top[y] / propensity(plan, played, y)
+        P = propensity(plan, played, y)
+        weight = plan.table.game.top[y] / P
         top = argmax(scores)
         other = rival(scores, top) if y == top else top
         m = scores[y] - scores[other]
         slope = hinge_slope(y == top, m)
         if slope > 0.0:
             adjusted = played.kept[1 + K : 1 + 2 * K]
-            exchange(state.gradients, x, other, y, weight * slope)
+            exchange(state.gradients, x, other, y, weight * slope * played.kept[1 + 2 * K])
             state.slopes[0] += weight * slope * (adjusted[other] - adjusted[y])
             if played.kept[0] > 0.0:
                 state.slopes[1] += weight * slope * (played.kept[1 + other] - played.kept[1 + y])
         state.sums[SCORER] += weight * loss
-        state.sums[SQUARES] += weight * weight * loss * loss
+        state.sums[SQUARES] += weight * weight * loss * loss * (1.0 - P)
         state.sums[OWN] += weight * hinge_at(y == top, m)
         state.sums[SEEN] += 1.0
 
@@ -380,7 +407,8 @@ class Guarded(Learner):
 def begin_phase(guard: Guarded, state: Any, plan: Plan, x: Row) -> None:
     """Forget the guard's own weights."""
     guard.set_rates(state, plan, x)
-    state.sums[OFFSETS] += 0.5 / state.rates[1]
+    state.sums[OFFSETS] += 0.5 / state.rates[ETA]
+    state.size[0] = 0.0
     fill_all(state.gradients, 0.0)
     state.slopes[0] = 0.0
     state.slopes[1] = 0.0
@@ -429,11 +457,26 @@ def hinge_slope(is_greedy: bool, m: float) -> float:
 
 
 @helper
+def begin_comparison(fit: Floats, K: int) -> None:
+    """Begin to compare the values of b as if one round had been wrong at full confidence: scores of 1 for a class that
+    was not the label, and of -1 for the label and all others.
+    """
+    for b in range(fit.size):
+        fit[b] = math.log(math.exp(2.0 * SHARPNESS[b]) + (K - 1.0))
+
+
+@helper
+def cut_length(state: Any, x: Row) -> float:
+    """||x||^2 of the row as the guard sees it."""
+    return state.rates[CUT] * state.rates[CUT] * x.squared
+
+
+@helper
 def measure_size(state: Any, plan: Plan, x: Row) -> float:
     """What eta_t is divided by: ``C (4 ||x||^2 + 8 M)`` with the largest cost C and M scorers, the guard's own and the
     scores that came with x.
     """
-    return plan.table.largest * (4.0 * x.squared + (16.0 if state.is_given[0] > 0.0 else 8.0))
+    return plan.table.largest * (4.0 * cut_length(state, x) + (16.0 if state.is_given[0] > 0.0 else 8.0))
 
 
 @helper
@@ -465,7 +508,7 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
     norm of a gradient.
     """
     r = rival(scores, greedy)
-    eta = state.rates[1]
+    eta, length = state.rates[ETA], cut_length(state, x)
     longest = math.sqrt(2.0 * plan.table.largest * max(state.size[0], measure_size(state, plan, x)))
     for y in range(scores.size):
         c, other = plan.table.game.top[y], r if y == greedy else greedy
@@ -473,7 +516,7 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
         slope = hinge_slope(y == greedy, m)
         loss = hinge_at(y == greedy, m)
         b, g = state.adjusted[y] - state.adjusted[other], state.given[y] - state.given[other]
-        squared = slope * slope * (2.0 * x.squared + b * b + g * g)
+        squared = slope * slope * (2.0 * length + b * b + g * g)
         state.losses[y] = c * loss
         if delay > 0.0:
             state.losses[y] -= c * delay * eta * longest * math.sqrt(squared)

@@ -283,8 +283,10 @@ class Learner(Piece, abstract=True):
         """How often it began anew in all."""
         return 0
 
-    can_reset: ClassVar[bool] = False
-    """Whether :meth:`reset` does anything."""
+    @property
+    def can_reset(self) -> bool:
+        """Whether :meth:`reset` does anything."""
+        return False
 
     @compiled
     def recall(self, state: Any, x: Row, played: Round) -> None:

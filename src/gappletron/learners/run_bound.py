@@ -42,7 +42,8 @@ def describe_restarts(restarts: Sequence[Restart]) -> str:
 
 @dataclass(frozen=True)
 class RunBound:
-    """The bound of a run so far: the expected cost is at most `scorer_loss` + `value_sum`.
+    """The bound of a run so far: the expected cost, above what the right classes cost, is at most `scorer_loss` +
+    `value_sum`.
 
     It is also at most the loss of any fixed linear classifier (U, a), plus ``distance * ||(U, a - 1)||^2``, plus
     `value_sum`.
@@ -50,7 +51,7 @@ class RunBound:
     :param rounds: the rounds that it is about, with those that were taught.
     :param scorer_loss: the sum of the scorer's losses, each label that was seen weighted by 1 / P. Where every label is
         seen this is the sum itself. Under partial feedback the sum cannot be known; this estimates it without bias.
-    :param scorer_error: the standard error of that estimate, at most.
+    :param scorer_error: the standard error of that estimate, at most; 0 where every label is seen.
     :param own_loss: the same sum for the scores that were played.
     :param value_sum: the sum of max(0, V_t), which is known exactly.
     :param distance: the sum of 1 / (2 eta) over the phases.
@@ -58,6 +59,8 @@ class RunBound:
     :param phases: how often the guard began anew, and one.
     :param uncovered: the rounds in which a limit on the exploration hid a label for certain: nothing is proved then.
     :param latest: the longest delay of feedback, in rounds; the bound covers delays up to the learner's `delay`.
+    :param taught: how many of the rounds were taught: nothing is proved of these.
+    :param waiting: in how many rounds something was shown that the learner has not been told yet.
 
     >>> from gappletron import FeedbackGraph, Player, Synthetic
     >>> player = Player("auto", FeedbackGraph.filtering(3), 40)
@@ -79,6 +82,8 @@ class RunBound:
     uncovered: int
     latest: int
     delay: float
+    taught: int = 0
+    waiting: int = 0
 
     @property
     def cost(self) -> float:
@@ -88,7 +93,7 @@ class RunBound:
     @property
     def is_proved(self) -> bool:
         """Whether all rounds are covered by the theorem."""
-        return self.uncovered == 0 and self.latest <= self.delay
+        return self.uncovered == self.taught == self.waiting == 0 and self.latest <= self.delay
 
     def against(self, norm: float) -> float:
         """Return what is added to the loss of a fixed linear classifier with ``||(U, a - 1)|| = norm``."""
@@ -96,8 +101,9 @@ class RunBound:
 
     def __str__(self) -> str:
         lines = [
-            f"Expected cost of {self.rounds:,} rounds: at most the scorer's loss, {self.scorer_loss:,.1f} (estimated "
-            f"from {self.labels_seen:,} labels, standard error {self.scorer_error:,.1f}), plus {self.value_sum:,.1f}.",
+            f"Expected cost of {self.rounds:,} rounds, above that of the right classes: at most the scorer's loss, "
+            f"{self.scorer_loss:,.1f} (from {self.labels_seen:,} labels, standard error {self.scorer_error:,.1f}), "
+            f"plus {self.value_sum:,.1f}.",
             f"For a fixed linear classifier (U, a): at most its loss plus {self.distance:,.0f} ||(U, a - 1)||^2 plus "
             f"{self.value_sum:,.1f}.",
         ]
@@ -110,4 +116,8 @@ class RunBound:
                 f"Not proved: feedback came up to {self.latest:,} rounds late, and the learner's delay is "
                 f"{self.delay:g}; use auto:delay={self.latest}."
             )
+        if self.taught:
+            lines.append(f"Not proved: {self.taught:,} of the rounds were taught.")
+        if self.waiting:
+            lines.append(f"Not proved: the feedback of {self.waiting:,} rounds that show something has not come yet.")
         return "\n".join(lines)

@@ -27,6 +27,9 @@ SHARPNESS = 0.5  # members are weighed by exp(-SHARPNESS * loss)
 
 # A change is looked for in the errors of the slow member, in so many bins of the gap between its two best classes.
 BINS = 4
+# The error rate of a bin begins as if it had seen so many rounds with the error rate of all bins, and that as if it had
+# seen so many of guessing: luck in a few rounds is not a rate that has risen later.
+SHARED, GUESSED = 8.0, 16.0
 # No error rate counts as less than the first number. Where it is above the second, a round says nothing.
 LEAST_ERROR, MOST_ERROR, MOST_CHANGED = 0.002, 0.75, 0.95
 
@@ -35,6 +38,8 @@ LEAST_ERROR, MOST_ERROR, MOST_CHANGED = 0.002, 0.75, 0.95
 NOTICED = 6.0
 
 KEPT = 0.3  # what a restart leaves of the weights
+
+MOST_ROWS = 8192.0  # the mean of ||x||^2 remembers at most so many rows
 
 # What a restart was for: there was none, a change that was noticed, the end of the memory, or somebody asked for it.
 NONE, CHANGE, AGE, RESET = range(4)
@@ -103,15 +108,17 @@ def cut(score: float) -> float:
 
 
 @helper
-def differentiate_hinge(raw: Floats, k: int, z: float, out: Floats) -> float:
-    """Fill `out` at k with the derivative of ``max(0, 1 - z s_k)^2 / 2``, and return the squared error ``(s_k - z)^2``,
-    with s_k cut to [-1, 1].
-    """
-    short = 1.0 - z * raw[k]
-    short = short if short > 0.0 else 0.0
-    out[k] = -z * short
-    error = min(2.0, short)
+def squared_error(score: float, z: float) -> float:
+    """``(s - z)^2``, with s cut to [-1, 1]; z is 1 or -1."""
+    error = min(2.0, max(0.0, 1.0 - z * score))
     return error * error
+
+
+@helper
+def differentiate_hinge(raw: Floats, k: int, z: float, out: Floats) -> float:
+    """Fill `out` at k with the derivative of ``max(0, 1 - z s_k)^2 / 2``, and return :func:`squared_error`."""
+    out[k] = -z * max(0.0, 1.0 - z * raw[k])
+    return squared_error(raw[k], z)
 
 
 class GivenScores(Scorer):
@@ -143,11 +150,12 @@ class Tracking(Scorer):
 
     **Changes.** Wherever it is shown whether the best class of the slow scorer was right, the logarithm of ``p1/p0`` is
     added for an error and of ``(1-p1)/(1-p0)`` otherwise; a negative sum becomes 0. p0 is the error rate so far of
-    rounds with a similar gap, and p1 the error rate since the sum was last 0, at least ``2 p0 + .2``. Where p0 is above
-    3/4, a round says nothing. After n rounds that showed something, the slow and the third scorer begin anew where the
-    sum exceeds ``alarm + ln(1 + n)``: they forget how certain they were, and .3 of their weights stays. If p0 were the
-    true rate, the expected number of restarts up to round n would be at most ``e^-alarm ln(1 + n)``. Until then a sum
-    of u asks for an exploration of at least ``(u / limit)^2``.
+    rounds with a similar gap (and 8 with that of all rounds, which begins with 16 of guessing), and p1 the error rate
+    since the sum was last 0, at least ``2 p0 + .2``. Where p0 is above 3/4, a round says nothing. After n rounds that
+    showed something, the slow and the third scorer begin anew where the sum exceeds ``alarm + ln(1 + n)``: they forget
+    how certain they were, and .3 of their weights stays. If p0 were the true rate, the expected number of restarts up
+    to round n would be at most ``e^-alarm ln(1 + n)``. Until then a sum of u asks for an exploration of at least ``(u /
+    limit)^2``.
 
     With a finite `memory`, they forget how certain they are after so many rounds with feedback; their weights stay.
 
@@ -188,7 +196,6 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
             "slow_direction": Scratch("classes"),
             "fast_direction": Scratch("classes"),
             "third_direction": Scratch("classes"),
-            "given_direction": Scratch("classes"),
         }
 
     def judge(self, state: Any, x: Row, given: Floats, has_given: bool, out: Floats) -> None:
@@ -211,9 +218,13 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
         look_for_change(state, plan, played)
         if state.contradiction[0] > restart_limit(self.alarm, state):
             reason = CHANGE
+            state.changes[0] += 1.0
             self.restart_now(state)
         state.size[0] += x.squared
         state.size[1] += 1.0
+        if state.size[1] > MOST_ROWS:  # rows of long ago count half
+            state.size[0] *= 0.5
+            state.size[1] *= 0.5
         slow = fast = third = own = 0.0
         for k in range(state.slow_scores.size):
             state.slow_direction[k] = state.fast_direction[k] = state.third_direction[k] = 0.0
@@ -222,7 +233,7 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
                 slow += differentiate_hinge(state.slow_scores, k, z, state.slow_direction)
                 fast += differentiate_hinge(state.fast_scores, k, z, state.fast_direction)
                 third += differentiate_hinge(state.third_scores, k, z, state.third_direction)
-                own += differentiate_hinge(state.given, k, z, state.given_direction)
+                own += squared_error(state.given[k], z)
         state.losses[SLOW] = DECAY * state.losses[SLOW] + slow
         state.losses[FAST] = DECAY * state.losses[FAST] + fast
         state.losses[THIRD] = DECAY * state.losses[THIRD] + third
@@ -277,7 +288,6 @@ def begin_anew(scorer: Tracking, state: Any) -> None:
     scorer.third.begin_anew(state.third, KEPT)
     state.contradiction[0] = 0.0
     state.peak[0] = 0.0
-    state.changes[0] += 1.0
     state.age[0] = 0.0
     fill_all(state.bins, 0.0)
     fill_all(state.doubtful, 0.0)
@@ -325,12 +335,15 @@ def look_for_change(state: Any, plan: Plan, played: Round) -> None:
 @seldom
 def doubt_rate(state: Any, place: int, error: bool, classes: int) -> None:
     """As :func:`look_for_change`, where the round is an error or follows one."""
-    chance = 1.0 - 1.0 / classes  # the error rate of guessing stands for one round
-    p0 = max(LEAST_ERROR, (state.bins[1, place] + chance) / (state.bins[0, place] + 1.0))
-    rounds = errors = 0.0
+    rounds = errors = before = wrong = 0.0
     for other in range(BINS):
         rounds += state.doubtful[0, other]
         errors += state.doubtful[1, other]
+        before += state.bins[0, other]
+        wrong += state.bins[1, other]
+    guessing = 1.0 - 1.0 / classes
+    overall = (wrong + GUESSED * guessing) / (before + GUESSED)
+    p0 = max(LEAST_ERROR, (state.bins[1, place] + SHARED * overall) / (state.bins[0, place] + SHARED))
     p1 = min(MOST_CHANGED, max(2.0 * p0 + 0.2, (errors + 1.0) / (rounds + 4.0)))
     change = 0.0
     if p0 < MOST_ERROR:

@@ -187,7 +187,7 @@ class Online(DurableModel):
         """What is known of the error so far, from revealed labels alone; with ``monitor=True``, and by :meth:`open`."""
         if isinstance(self._player.watch, NoWatch):
             raise UserError("the model is not monitored: make it with Online(..., monitor=True)")
-        return Monitor(self._player)
+        return Monitor(self._player, self._receipts.count_shown())
 
     @property
     @looking
@@ -314,7 +314,7 @@ class Online(DurableModel):
     @looking
     def bound(self) -> RunBound:
         """Return what is proved about the cost so far, for the learner `auto`."""
-        return self._player.bound()
+        return self._player.bound(self._receipts.count_shown())
 
     @property
     @looking

@@ -239,6 +239,12 @@ class Receipts:
         """The receipts that wait, oldest first; never more than may wait, also before the oldest has expired."""
         return self._read_records()[-self.limits.pending :]
 
+    def count_shown(self) -> int:
+        """Return how many wait for feedback that says something: their action shows a label, or that it is none of
+        some.
+        """
+        return sum(bool(each.turn.graph.visible[each.turn.action].any()) for each in self.waiting)
+
     def _read_records(self) -> list[Receipt]:
         """Return the receipts that wait as their records say."""
         if self.is_settled:  # quick, since a model may have a million of them

@@ -10,7 +10,7 @@ import numpy as np
 from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
 from gappletron.data.prepared import Prepared, prepare
-from gappletron.data.scores import NO_SCORES, check_score_table, squash_scores
+from gappletron.data.scores import NO_SCORES, check_score_table, find_wrong, read_scores, squash_scores
 from gappletron.data.stream import Chunk
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import same_types
@@ -142,12 +142,14 @@ def check_scores(learner: Learner, graph: FeedbackGraph, given: Any) -> Floats:
     if not learner.takes_scores:
         raise UserError(f"{learner.name} takes no scores: use the learner 'auto', or leave them out")
     if isinstance(given, Mapping):
-        if set(given) != set(graph.classes):
-            listed = ", ".join(map(repr, graph.classes[:5])) + (", ..." if graph.n_classes > 5 else "")
-            raise UserError(f"scores must name every class once: expected {listed}")
+        for name in [*given, *graph.classes]:
+            if name not in given or name not in graph.classes:
+                what = "have none for the class" if name not in given else "have one for"
+                end = "" if name not in given else ", which is no class"
+                raise UserError(f"scores {what} {name!r}{end}: give one for each class")
         given = [given[name] for name in graph.classes]
-    found = _read_floats(given)
-    if found.shape != (graph.n_classes,) or not np.isfinite(found).all():
+    found = read_scores(given)
+    if found.shape != (graph.n_classes,) or find_wrong(found).any():
         raise UserError(f"scores must be {graph.n_classes} finite numbers, one for each class, or a mapping of them")
     return squash_scores(found)
 
@@ -160,9 +162,15 @@ def check_many_scores(learner: Learner, graph: FeedbackGraph, given: Any, rows: 
         return NO_SCORES
     if isinstance(given, np.ndarray) and given.ndim == 2 and learner.takes_scores:
         return check_score_table(given, rows, graph.n_classes)
-    made = [check_scores(learner, graph, each) for each in given]
-    if len(made) != rows:
-        raise UserError(f"there are {len(made)} scores for {rows} rows: give one for each")
+    listed = list(given)
+    if len(listed) != rows:
+        raise UserError(f"there are {len(listed)} scores for {rows} rows: give one for each")
+    made = []
+    for place, each in enumerate(listed):
+        try:
+            made.append(check_scores(learner, graph, each))
+        except UserError as error:
+            raise error.at(f"row {place}") from None
     return np.array(made).reshape(rows, graph.n_classes)
 
 

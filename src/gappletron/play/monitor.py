@@ -223,14 +223,14 @@ class Monitor:
     True
     """
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self, player: Player, waiting: int = 0) -> None:
         if not isinstance(player.watch, monitor_state.Watch):
             raise UserError("the player is not watched, so nothing is known of its error: make it with monitor=True")
         self._watch, self._graph = player.watch, player.graph
         self._state = player.engine.watched.resized(player.engine.watched.sizes)  # a copy
         self._rounds, self._now, self._spent = player.rounds, player.now, player.spent
         self._restarts, self._restart_count = player.restarts, player.restart_count
-        self._bound = player.learner.bound(player.engine.state.tuple)
+        self._bound = player.find_bound(waiting)
 
     def report(self, alpha: float = 0.05) -> Report:
         """Return the estimates with their intervals.

@@ -7,6 +7,7 @@ plays streams.
 """
 
 import copy
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
@@ -194,12 +195,22 @@ class Player:
             change(engine, *arguments)
             self.engine = engine
 
-    def bound(self) -> RunBound:
-        """Return what is proved about the cost so far, for the learner `auto`."""
-        found = self.learner.bound(self.engine.state.tuple)
+    def bound(self, waiting: int = 0) -> RunBound:
+        """Return what is proved about the cost so far, for the learner `auto`.
+
+        :param waiting: in how many rounds something was shown that the player has not been told yet.
+        """
+        found = self.find_bound(waiting)
         if found is None:
             raise UserError(f"{self.learner.name} has no bound of this kind: use the learner 'auto'")
         return found
+
+    def find_bound(self, waiting: int = 0) -> RunBound | None:
+        """As :meth:`bound`; None where the learner has no bound of this kind."""
+        found = self.learner.bound(self.engine.state.tuple)
+        if found is None:
+            return None
+        return dataclasses.replace(found, taught=found.rounds - self.rounds, waiting=waiting)
 
     @property
     def restarts(self) -> tuple[Restart, ...]:

@@ -399,11 +399,11 @@ class InverseGap(Exploration):
 
     def appraise(self, state: Any, plan: Plan, outlook: Outlook, estimates: Floats, sharpness: float) -> None:
         graph, greedy = plan.graph, outlook.greedy
+        if graph.has_costs:
+            compare_costs(graph, estimates, sharpness, greedy, state.gaps, state.prices)
+        elif not graph.revealing[greedy]:
+            compare_mistakes(estimates, greedy, state.gaps, state.prices)
         if not graph.revealing[greedy]:
-            if graph.has_costs:
-                compare_costs(graph, estimates, sharpness, greedy, state.gaps, state.prices)
-            else:
-                compare_mistakes(estimates, greedy, state.gaps, state.prices)
             closest = closest_class(state.gaps, greedy)
             state.doubt[0] = outlook.optimizer.uncertainty(outlook.memory, outlook.x, greedy, closest)
             n = float(state.informed[0])
@@ -419,9 +419,9 @@ class InverseGap(Exploration):
             out[i] = 0.0
         explored = 0.0
         chosen = greedy
-        if not graph.revealing[greedy]:
+        if graph.has_costs:
             chosen = cheapest(state.prices, greedy, state.gaps.size)
-        if not graph.revealing[chosen]:
+        if not (graph.revealing[chosen] or graph.revealing[greedy]):
             rho = graph.dominating.size
             V, factor, least = state.doubt[0], self.scale * state.doubt[1] / state.gaps.size, state.doubt[2]
             for s in range(rho):

@@ -1,8 +1,9 @@
 """Securing a distribution: change p as little as is needed for ``V_t(p) <= C gamma_t``, the guard's theorem.
 
-``V(p) = max_y { c_y (1 - p_y) - l_y + s_y / P_p(y) }`` for losses l and stabilities s of the labels, their largest
-costs c, and the probability P_p(y) that label y is shown (docs, page Guard). There are closed forms for the bandit
-graph, for full information and for actions that reveal; elsewhere p is mixed with a distribution that is known to do.
+``V(p) = max_y { sum_i p_i C[i, y] - l_y + s_y / P_p(y) }`` for losses l and stabilities s of the labels, costs C that
+are 0 for the right class, and the probability P_p(y) that label y is shown (docs, page Guard). There are closed forms
+for the bandit graph, for full information and for actions that reveal; elsewhere p is mixed with a distribution that is
+known to do.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import Any
 from gappletron.graphs.graph import GraphArrays, Plan
 from gappletron.kernel.pieces import helper, seldom
 from gappletron.kernel.types import Floats
-from gappletron.learners.exploration.minimax import BANDIT, REVEALING, Game, bandit_root, worst
+from gappletron.learners.exploration.minimax import ANY, BANDIT, REVEALING, Game, bandit_root, worst
 
 BISECTIONS = 40
 
@@ -44,19 +45,22 @@ def secure(state: Any, plan: Plan, greedy: int, is_late: bool, out: Floats) -> N
     """Change p as little as is needed for ``V_t(p) <= C gamma_t``; for late feedback half of gamma_t is left for its
     price in the distribution that is known to do.
     """
-    table, most = plan.table, plan.table.largest * state.rates[0]
-    game = table.game
+    game, losses, prices = plan.table.game, state.losses, state.prices
+    most = plan.table.largest * state.rates[0]
     if game.kind == BANDIT:
-        secure_bandit(game, state.losses, state.prices, greedy, most, out)
-    elif table.is_full and game.kind == REVEALING:  # every p that is proposed has V <= most
-        secure_full(game, state.losses, state.prices, greedy, out)
-    elif game.kind == REVEALING:
-        if not game.revealing[greedy]:
-            secure_revealing(game, plan.graph, state.losses, state.prices, greedy, most, out)
-    elif worst(game, state.losses, state.prices, out) > most:
-        p = (state.losses, state.prices, state.safe, state.candidate)
+        secure_bandit(game, losses, prices, greedy, most, out)
+        return
+    if game.kind == REVEALING and not game.revealing[greedy]:
+        secure_revealing(game, plan.graph, losses, prices, greedy, most, out)
+        return
+    if game.kind == REVEALING and plan.table.is_full and secure_full(game, losses, prices, greedy, out):
+        return
+    # Where y* reveals, playing it for certain has V <= most.
+    if (game.kind == ANY or out[greedy] < 1.0) and value(game, losses, prices, out) > most:
         gamma = state.rates[0] * (0.5 if is_late else 1.0)
-        mix_with_safe(game, plan.graph.dominating, p, greedy, gamma, most, out)
+        mix_with_safe(
+            game, plan.graph.dominating, (losses, prices, state.safe, state.candidate), greedy, gamma, most, out
+        )
 
 
 @helper
@@ -109,23 +113,24 @@ def find_need(unit: Floats, losses: Floats, prices: Floats, y: int, most: float)
 
 
 @helper
-def secure_full(game: Game, losses: Floats, prices: Floats, greedy: int, out: Floats) -> None:
-    """``p_y = max(0, 1 - l_y + s_y)`` for other classes and the rest for the greedy one, where the stabilities add up
-    to at most 1: then V <= 0.
+def secure_full(game: Game, losses: Floats, prices: Floats, greedy: int, out: Floats) -> bool:
+    """Fill in ``p_y >= max(0, 1 - l_y + s_y)``, so that V <= 0, and return True; False, and nothing is changed, where
+    these add up to more than 1: where stabilities are large, feedback is late, or much else was proposed.
     """
-    total = 0.0
-    for y in range(losses.size):
-        total += prices[y] * game.unit[y]
-    if total > 1.0:
-        return
+    needed = max(0.0, 1.0 - (losses[greedy] - prices[greedy]) * game.unit[greedy])
     total = 0.0
     for y in range(losses.size):
         if y != greedy:
-            out[y] = max(out[y], 1.0 - (losses[y] - prices[y]) * game.unit[y])
-            total += out[y]
+            total += max(out[y], 1.0 - (losses[y] - prices[y]) * game.unit[y])
     for i in range(losses.size, out.size):
         total += out[i]
+    if total + needed > 1.0 + CLEARLY:
+        return False
+    for y in range(losses.size):
+        if y != greedy:
+            out[y] = max(out[y], 1.0 - (losses[y] - prices[y]) * game.unit[y])
     out[greedy] = max(0.0, 1.0 - total)
+    return True
 
 
 @helper
