@@ -523,7 +523,7 @@ def test_no_restart_where_nothing_changes(preset):
 def test_scores_that_are_not_scores():
     player = Player("auto", FeedbackGraph.filtering(["ham", "spam"]), 2)
     for wrong in ({"ham": 1.0}, {"ham": 1.0, "spam": 0.0, "eggs": 0.0}, [0.1], [0.1, float("nan")], "no", [[0.1, 0.9]]):
-        with pytest.raises(UserError, match="scores (must|have)"):
+        with pytest.raises(UserError, match=r"scores (must|have)"):
             player.act([1.0, 0.0], scores=wrong)
     with pytest.raises(UserError, match="takes no scores"):
         Player("gapsmh", FeedbackGraph.bandit(3), 2).act([1.0, 0.0], scores=[1, 2, 3])

@@ -117,7 +117,7 @@ def test_wrong_arrays_are_refused():
     X, y, S = data(20)
     for wrong in (S[:19], S[:, :2], "scores", S * np.nan):
         with pytest.raises(
-            UserError, match="scores must be (numbers in 20 rows and 3 columns|finite numbers, and those of row 0)"
+            UserError, match=r"scores must be (numbers in 20 rows|finite numbers, and those of row 0)"
         ):
             play("auto", (X, y), "bandit", scores=wrong)
     with pytest.raises(UserError, match="'gapsmh' takes no scores"):
