@@ -116,9 +116,7 @@ def test_streams_and_their_wrappers_carry_scores():
 def test_wrong_arrays_are_refused():
     X, y, S = data(20)
     for wrong in (S[:19], S[:, :2], "scores", S * np.nan):
-        with pytest.raises(
-            UserError, match=r"scores must be (numbers in 20 rows|finite numbers, and those of row 0)"
-        ):
+        with pytest.raises(UserError, match=r"scores must be (numbers in 20 rows|finite numbers, and those of row 0)"):
             play("auto", (X, y), "bandit", scores=wrong)
     with pytest.raises(UserError, match="'gapsmh' takes no scores"):
         play("gapsmh", (X, y), "bandit", scores=S)
