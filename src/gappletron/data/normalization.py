@@ -210,7 +210,8 @@ class Columns(Normalization):
         for p in range(size):
             j = x.indices[x.start + p] + bias
             value = min(LARGEST_VALUE, max(-LARGEST_VALUE, x.values[x.start + p]))
-            z = (value - state.columns[j, CENTRE]) * state.columns[j, SCALE]
+            # A Python float: its square may overflow, which does no harm, and NumPy's would warn of it.
+            z = float((value - state.columns[j, CENTRE]) * state.columns[j, SCALE])
             special += int(abs(z) > self.limit) | int(state.columns[j, SCALE] == 0.0)
             room.indices[bias + p] = j
             room.values[bias + p] = factor * z

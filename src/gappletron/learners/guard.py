@@ -344,7 +344,7 @@ class Guarded(Learner):
             if played.kept[0] > 0.0:
                 state.slopes[1] += weight * slope * (played.kept[1 + other] - played.kept[1 + y])
         state.sums[SCORER] += weight * loss
-        state.sums[SQUARES] += weight * weight * loss * loss * (1.0 - P)
+        state.sums[SQUARES] += weight * weight * loss * loss * max(0.0, 1.0 - P)
         state.sums[OWN] += weight * hinge_at(y == top, m)
         state.sums[SEEN] += 1.0
 
