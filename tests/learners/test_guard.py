@@ -271,7 +271,6 @@ def test_probabilities_add_up_to_one_where_feedback_is_late(preset, K, delay):
 def test_every_exploration_rule_is_secured(rule, graph):
     """Scores that are sure of the right class: then nothing but exploring is paid for."""
     graph, rng = EVERY[graph], np.random.default_rng(5)
-    player = Player(Guarded(GivenScores(), exploration=rule), graph, 3, seed=2, normalize=None, bias=False)
     with interpreted():
         player = Player(Guarded(GivenScores(), exploration=rule), graph, 3, seed=2, normalize=None, bias=False)
         X, y = rng.normal(size=(80, 3)), rng.integers(0, graph.n_classes, 80)
