@@ -649,6 +649,7 @@ class Tracking:
         self.rounds, self.errors = np.zeros(4), np.zeros(4)
         self.excursion, self.contradiction, self.peak, self.changes = [], 0.0, 0.0, 0
         self.learned, self.rows = 0, []
+        self.before, self.judged, self.returns = None, [], 0
 
     @property
     def suspicion(self):
@@ -697,17 +698,28 @@ class Tracking:
                     for where, was in self.excursion:
                         self.rounds[where] += 1
                         self.errors[where] += was
-                self.excursion, self.peak = [], 0.0
+                self.excursion, self.peak, self.judged = [], 0.0, []
+            elif self.before is not None:
+                old = int(np.argmax(self.before @ x))
+                if label is not None or A[action, old]:
+                    self.judged.append(old != label)
         if self.contradiction > self.alarm + math.log(1 + len(self.rows)):
-            restarted = True
-            self.slow.W *= 0.3
-            self.slow.S[:] = 1
+            self.changes += 1
+            if len(self.judged) >= 3 and np.mean(self.judged) <= 0.25:
+                self.returns += 1
+                self.slow.W, self.before = self.before, self.slow.W
+                self.losses[0] = 0
+            else:
+                restarted = True
+                self.before = self.slow.W.copy()
+                self.slow.W *= 0.3
+                self.slow.S[:] = 1
+                self.rounds[:], self.errors[:] = 0, 0
+                self.losses[[0, 2]] = self.losses[1]
             self.W *= 0.3
             self.squares[:] = 0
             self.excursion, self.contradiction, self.peak, self.learned = [], 0.0, 0.0, 0
-            self.changes += 1
-            self.rounds[:], self.errors[:] = 0, 0
-            self.losses[[0, 2]] = self.losses[1]
+            self.judged = []
         self.rows.append(x @ x)
         z = np.array([1 if k == label else -1 for k in range(K)])
         steps = []
@@ -753,11 +765,11 @@ def least_where(f, low=0.0, high=1.0):
     return high
 
 
-def secured(A, C, S, losses, s, star, gamma, p):  # noqa: PLR0912 - a case for each kind of graph
-    """The proposal p, changed as little as is needed for V <= C gamma, with the rule of each kind of graph."""
+def secured(A, C, S, losses, s, star, gamma, allowed, p):  # noqa: PLR0912 - a case for each kind of graph
+    """The proposal p, changed as little as is needed for V <= C allowed, with the rule of each kind of graph."""
     N, K = A.shape
     top = C.max(axis=0)
-    most = top.max() * gamma
+    most = top.max() * allowed
     plain = all(C[i, y] == (0 if i == y else top[y]) for i in range(N) for y in range(K)) and (top > 0).all()
     p = p.copy()
     if plain and N == K and (np.eye(K, dtype=bool) == A).all():
@@ -819,7 +831,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
     fit = np.zeros(len(sharpness))
     Z, slope, own = np.zeros((K, d)), 0.0, 0.0
     lengths = []
-    size = largest = blind = informed = learned = phase = 0
+    size = largest = blind = paid = informed = learned = phase = 0
     evidence, evidence_squared = 0.0, 0.0
     actions, told = [], []
     for t in range(len(y)):
@@ -865,14 +877,18 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             o = others[label]
             square = steep**2 * (2 * (cut @ cut) + (made[label] - made[o]) ** 2 + (gg[label] - gg[o]) ** 2)
             stability[label] = top[label] ** 2 * eta / 2 * square
-        p = secured(A, excess, S, loss, stability, star, gamma, p)
+        allowed = gamma
+        if scorer.suspicion > 0 and not A[star, star]:
+            allowed = max(gamma, min(1.0, 2 * cc * math.sqrt(1 + blind) - paid))
+        p = secured(A, excess, S, loss, stability, star, gamma, allowed, p)
         value = guard_value(A, excess, loss, stability, p)
         blind += value > 0
+        paid += max(0.0, value) / top.max()
         size, largest = now, rho
         lengths.append(cut @ cut)
         action = draw(p, draws[t])
         actions.append(action)
-        told.append((value, gamma * top.max(), p))
+        told.append((value, allowed * top.max(), p))
         seen = bool(A[action, y[t]])
         informed += bool(A[action].any())
         if seen:
@@ -893,7 +909,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             if evidence == 0:
                 evidence_squared = 0.0
             elif evidence > max(5 * 2**phase, 4 * math.sqrt(evidence_squared)):
-                Z[:], slope, own, blind, evidence, evidence_squared, size = 0, 0.0, 0.0, 0, 0.0, 0.0, 0
+                Z[:], slope, own, blind, paid, evidence, evidence_squared, size = 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0
                 phase += 1
         if not A[action].any():
             continue

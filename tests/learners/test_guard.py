@@ -23,8 +23,9 @@ from gappletron import (
     interpreted,
     named,
 )
+from gappletron.kernel.state import Field
 from gappletron.learners.exploration.secure import value
-from gappletron.learners.guard import Guarded
+from gappletron.learners.guard import ALLOWED, GAMMA, Guarded
 from gappletron.learners.scorers import GivenScores, Scorer, Tracking
 from gappletron.play.checks import check_many_scores
 from problems import GRAPHS, random_graph, small_stream
@@ -52,7 +53,7 @@ def parts_of(graph):
 
 
 def play_given(player, X, y, given=None, graphs=None):
-    """One at a time; the actions, and V_t and C gamma_t of every round as the guard sees them."""
+    """One at a time; the actions, V_t of every round as the guard sees it, and what it may be."""
     actions, told = [], []
     for t, (x, label) in enumerate(zip(X, y, strict=True)):
         graph = player.graph if graphs is None else graphs[t]
@@ -63,7 +64,7 @@ def play_given(player, X, y, given=None, graphs=None):
         told.append(
             (
                 value(plan.table.game, state.losses, state.prices, turn.probabilities),
-                plan.table.largest * state.rates[0],
+                plan.table.largest * state.rates[GAMMA if graph.visible[turn.greedy, turn.greedy] else ALLOWED],
                 turn.probabilities.copy(),
             )
         )
@@ -80,7 +81,7 @@ def play_given(player, X, y, given=None, graphs=None):
 def test_it_is_its_transcription(graph, scores):
     rng = np.random.default_rng(graph.n_edges)
     X, y = small_stream(rng, 150, 6, graph.n_classes)
-    y[90:] = (y[90:] + 1) % graph.n_classes  # a change in the middle
+    y[60:110] = (y[60:110] + 1) % graph.n_classes  # there and back
     given = rng.uniform(-1, 1, (150, graph.n_classes)) if scores else None
     with interpreted():
         player = Player(Guarded(Tracking(alarm=0.5)), graph, 6, seed=3, normalize=None, bias=False)
@@ -171,6 +172,47 @@ def test_the_value_of_every_distribution_is_at_most_gamma(kind):
                     assert most * (1 + 1e-9) >= V
                     assert (p >= 0).all()
                     assert p.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+class Suspicious(Scorer):
+    """Given scores, with suspicions of a change that come and go."""
+
+    inner: Scorer = GivenScores()
+
+    def declare(self):
+        return {"inner": self.inner.declare(), "heard": Field()}
+
+    def judge(self, state, x, given, has_given, out):
+        self.inner.judge(state.inner, x, given, has_given, out)
+
+    def absorb(self, state, plan, x, played):
+        state.heard[0] += 1.0
+        return 0
+
+    def suspicion(self, state):
+        return 0.9 if state.heard[0] % 10.0 > 8.0 else 0.0
+
+
+@pytest.mark.parametrize("graph", ["filtering", "label efficient", "no self-loops", "two reveal"])
+def test_what_earlier_rounds_have_left_is_spent_while_a_change_is_suspected(graph):
+    """sum max(0, V) <= 2 c C sqrt(n) after every round of a phase, though single V are far above gamma."""
+    graph = EVERY[graph]
+    rng = np.random.default_rng(21)
+    X, y = small_stream(rng, 400, 4, graph.n_classes)
+    given = [np.where(np.arange(graph.n_classes) == y[t], 1.0, -1.0) for t in range(400)]
+    for c in (1.0, 0.4):
+        with interpreted():
+            player = Player(Guarded(Suspicious(), c=c), graph, 4, seed=1, normalize=None, bias=False)
+            told = play_given(player, X, y, given)[1]
+        assert player.engine.state.tuple.phase[0] == 0
+        C, paid, n, largest = player.learner.plan(graph).table.largest, 0.0, 0, 0.0
+        for V, most, _ in told:
+            assert most * (1 + 1e-9) >= V
+            largest = max(largest, V / (C * min(0.5, c / math.sqrt(1 + n))))
+            n += V > 0
+            paid += max(0.0, V)
+            assert paid <= 2 * c * C * math.sqrt(n) * (1 + 1e-9)
+        assert largest > 3
 
 
 def test_late_feedback_leaves_room_for_its_price():
@@ -506,6 +548,24 @@ def test_labels_that_are_rolled_at_half(preset, K):
     """The error in the last 40 percent is at most 1.4 times that before the change (label efficient: twice)."""
     errors = block_errors("auto", FeedbackGraph.preset(preset, K), changing_stream(K, 20_000, lambda t: t >= 0.5))
     assert errors[12:].mean() <= (2.0 if preset == "label-efficient" else 1.5) * errors[6:10].mean() + 0.002
+
+
+@pytest.mark.parametrize(("preset", "most"), [("filtering", 0.15), ("label-efficient", 0.5), ("bandit", 0.15)])
+def test_what_comes_back_is_learned_soon(preset, most):
+    """Rolled there and back: the error in the 1,000 rounds after the return, and in the rest."""
+    graph, stream = FeedbackGraph.preset(preset, 6), changing_stream(6, 21_000, lambda t: 1 / 3 <= t < 2 / 3)
+    errors = block_errors("auto", graph, stream, blocks=21)
+    assert errors[14] <= most
+    assert errors[15:].mean() <= 1.4 * errors[3:7].mean()
+
+
+def test_a_return_is_told():
+    player = Player("auto", FeedbackGraph.filtering(6), 120)
+    player.advance(changing_stream(6, 20_000, lambda t: 1 / 3 <= t < 2 / 3))
+    first, second = player.restarts
+    assert (first.reason, second.reason) == ("change", "return")
+    assert 6_667 < first.round < 8_000
+    assert 13_333 < second.round < 14_500
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -42,7 +42,7 @@ from gappletron.learners.exploration.secure import secure, value
 from gappletron.learners.learner import Decision, Learner, Round, exchange, propensity
 from gappletron.learners.optimizers import fill_all
 from gappletron.learners.run_bound import REASONS, Restart, RunBound
-from gappletron.learners.scorers import NONE, RESET, Scorer, Tracking
+from gappletron.learners.scorers import NONE, RESET, RETURN, Scorer, Tracking
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
 # that was seen weighted by 1 / P), the variance of the first, of 1 / (2 eta) at the end of each phase, the number of
@@ -60,8 +60,8 @@ USELESS, LEAST_SUM, LEAST_SCORE = 0.97, 5.0, 4.0
 # No row counts as longer than so many times the root mean square of the lengths so far.
 LONGEST = 2.0
 
-# gamma_t and eta_t of a round, and what its row is multiplied by.
-GAMMA, ETA, CUT = range(3)
+# gamma_t and eta_t of a round, what its row is multiplied by, and the largest V_t / C that may be played.
+GAMMA, ETA, CUT, ALLOWED = range(4)
 
 FORGETTING = 0.998  # what the comparison of the values of b counts for after one more round that it follows
 
@@ -143,6 +143,7 @@ class Guarded(Learner):
             "lengths": Field(2, least=0),
             "rho": Field(least=0),
             "blind": Field(least=0),
+            "paid": Field(least=0),
             "phase": Field(least=0),
             "evidence": Field(2, least=0),
             "sums": Field(8, least=0),
@@ -158,7 +159,7 @@ class Guarded(Learner):
             "estimates": Scratch("classes"),
             "losses": Scratch("classes"),
             "prices": Scratch("classes"),
-            "rates": Scratch(3),
+            "rates": Scratch(4),
             "safe": Scratch("actions"),
             "candidate": Scratch("actions"),
         }
@@ -201,32 +202,40 @@ class Guarded(Learner):
 
     @compiled
     def set_rates(self, state: Any, plan: Plan, x: Row) -> None:
-        """Write gamma_t and eta_t of the next round, neither of which ever grows within a phase, and what its row x is
-        multiplied by.
+        """Write gamma_t and eta_t of the next round, neither of which ever grows within a phase, what its row x is
+        multiplied by, and what V_t may be.
+
+        V_t is at most gamma_t, so that the sum of V is at most ``2 c sqrt(n)``. What earlier rounds have left of that
+        may be spent while the scorer suspects a change: the sum keeps its bound.
         """
-        kappa, gamma = self.find_steps(state, max(state.rho[0], plan.graph.dominating.size))
+        kappa, c = self.find_steps(state, max(state.rho[0], plan.graph.dominating.size))
+        gamma = find_gamma(c, state.blind[0])
         most = LONGEST * LONGEST * state.lengths[0]
         is_long = x.squared * state.lengths[1] > most > 0.0
         state.rates[CUT] = math.sqrt(most / (x.squared * state.lengths[1])) if is_long else 1.0
         state.rates[GAMMA] = gamma
+        state.rates[ALLOWED] = gamma
+        if self.scorer.suspicion(state.scorer) > 0.0:
+            left = 2.0 * c * math.sqrt(1.0 + state.blind[0]) - state.paid[0]
+            state.rates[ALLOWED] = max(gamma, min(1.0, left))
         state.rates[ETA] = kappa * gamma / max(state.size[0], measure_size(state, plan, x))
 
     @compiled
     def find_steps(self, state: Any, rho: float) -> tuple[float, float]:
-        """Return the size of the steps relative to the largest, and gamma_t, for dominating sets of this size."""
+        """Return the size of the steps relative to the largest, and c, for dominating sets of this size."""
         kappa, c = min(self.kappa, 1.0 / rho), self.c
         if is_bold(state.phase[0]):
             kappa, c = 1.0 / rho, max(c, 2.0 * math.sqrt(rho))
         if self.delay > 0.0:
             kappa = min(kappa, 0.5 / rho, 0.25 / self.delay)
-        return kappa, min(0.5, c / math.sqrt(1.0 + state.blind[0]))
+        return kappa, c
 
     def find_rate(self, state: Any) -> float:
         """Return the least eta of this phase so far; 0 before the first round."""
         if state.size[0] == 0.0:
             return 0.0
-        kappa, gamma = self.find_steps(state, state.rho[0])
-        return kappa * gamma / float(state.size[0])
+        kappa, c = self.find_steps(state, state.rho[0])
+        return kappa * find_gamma(c, state.blind[0]) / float(state.size[0])
 
     def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
         """``softmax(b s)`` of the scorer's scores s, averaged over the values of b: the more likely one made what was
@@ -265,6 +274,7 @@ class Guarded(Learner):
             state.blind[0] += 1.0
             if math.inf > V:
                 state.sums[VALUES] += V
+                state.paid[0] += V / plan.table.largest
             else:
                 state.sums[UNCOVERED] += 1.0
         state.size[0] = max(state.size[0], measure_size(state, plan, x))
@@ -317,11 +327,14 @@ class Guarded(Learner):
 
     @compiled
     def note_restart(self, state: Any, reason: int) -> None:
-        """Explore anew and compare the values of b anew, since the scorer began anew; remember when and why."""
-        self.exploration.restart(state.exploration)
-        for b in range(state.fit.size):
-            state.fit[b] = 0.0
-        state.learned[0] = 0.0
+        """Remember when and why the scorer began anew. Unless it went back to what it knew before, explore anew and
+        compare the values of b anew.
+        """
+        if reason != RETURN:
+            self.exploration.restart(state.exploration)
+            for b in range(state.fit.size):
+                state.fit[b] = 0.0
+            state.learned[0] = 0.0
         place = int(state.restarts[0]) % REMEMBERED
         state.restarted[0, place] = state.rounds[0]
         state.restarted[1, place] = reason
@@ -413,9 +426,16 @@ def begin_phase(guard: Guarded, state: Any, plan: Plan, x: Row) -> None:
     state.slopes[0] = 0.0
     state.slopes[1] = 0.0
     state.blind[0] = 0.0
+    state.paid[0] = 0.0
     state.evidence[0] = 0.0
     state.evidence[1] = 0.0
     state.phase[0] += 1.0
+
+
+@helper
+def find_gamma(c: float, blind: float) -> float:
+    """gamma_t after so many rounds with V > 0."""
+    return min(0.5, c / math.sqrt(1.0 + blind))
 
 
 @helper

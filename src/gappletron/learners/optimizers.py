@@ -108,13 +108,6 @@ class Optimizer(Piece, abstract=True):
         """How little is known of the score of `a` minus that of `b` at x: from 1 (nothing) towards 0; 1 by default."""
         return 1.0
 
-    @compiled
-    def begin_anew(self, state: Any, keep: float) -> None:
-        """Forget how certain the weights are, and keep only a part of them; by default `keep` times the field
-        `weights`.
-        """
-        scale_all(state.weights, keep)
-
     def stability_offset(self, state: Any, U: Floats) -> float | None:
         """B_T(U) for the rounds that `state` has seen, infinite for a U outside of the optimizer's domain.
 
@@ -141,6 +134,24 @@ def fill_all(weights: Floats, value: float) -> None:
     for j in range(weights.shape[0]):
         for k in range(weights.shape[1]):
             weights[j, k] = value
+
+
+@helper
+def copy_all(weights: Floats, out: Floats) -> None:
+    """Copy every entry."""
+    for j in range(weights.shape[0]):
+        for k in range(weights.shape[1]):
+            out[j, k] = weights[j, k]
+
+
+@helper
+def exchange_all(weights: Floats, others: Floats) -> None:
+    """Exchange every entry."""
+    for j in range(weights.shape[0]):
+        for k in range(weights.shape[1]):
+            kept = others[j, k]
+            others[j, k] = weights[j, k]
+            weights[j, k] = kept
 
 
 @helper
@@ -358,7 +369,9 @@ class AdaGrad(Optimizer):
             if direction[k] != 0.0:  # most classes have no gradient in most rounds, and roots are slow
                 root_step((state.weights, state.totals), x, k, direction[k], numbers)
 
+    @compiled
     def begin_anew(self, state: Any, keep: float) -> None:
+        """Forget how certain the weights are, and keep only this part of them."""
         scale_all(state.weights, keep)
         fill_all(state.totals, 0.0)
 
@@ -459,7 +472,9 @@ class ConfidenceWeighted(Optimizer):
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         confident_step(self, state, x, direction, weight)
 
+    @compiled
     def begin_anew(self, state: Any, keep: float) -> None:
+        """Forget how certain the weights are, and keep only this part of them."""
         scale_all(state.weights, keep)
         fill_all(state.variances, 1.0)
 

@@ -4,8 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Why a learner began anew, by the number that its state keeps (0: it did not); and in words.
-REASONS = ("", "change", "memory", "reset")
-WHY = {"reset": "it was reset", "change": "it noticed a change", "memory": "its memory ended"}
+REASONS = ("", "change", "memory", "reset", "return")
+WHY = {
+    "reset": "it was reset",
+    "change": "it noticed a change",
+    "memory": "its memory ended",
+    "return": "it noticed that an earlier state came back",
+}
 # So many restarts are named in a sentence, for each reason.
 NAMED = 4
 
@@ -13,7 +18,8 @@ NAMED = 4
 @dataclass(frozen=True)
 class Restart:
     """The scorer of a learner began anew after this number of rounds, with those that were taught: since a change was
-    noticed (``"change"``), since its memory ended (``"memory"``), or since somebody asked for it (``"reset"``).
+    noticed (``"change"``), since its memory ended (``"memory"``), or since somebody asked for it (``"reset"``). Or it
+    went back to the weights of before the last restart, since what they knew holds again (``"return"``).
 
     >>> Restart(5000, "change").round
     5000

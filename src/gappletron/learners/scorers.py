@@ -12,12 +12,12 @@ from abc import abstractmethod
 from typing import Any
 
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import Row, argmax, rival
+from gappletron.kernel.numerics import Row, argmax, dot, rival
 from gappletron.kernel.pieces import Piece, Positive, PositiveOrInfinite, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Round
-from gappletron.learners.optimizers import AdaGrad, ConfidenceWeighted, Optimizer, fill_all
+from gappletron.learners.optimizers import AdaGrad, ConfidenceWeighted, copy_all, exchange_all, fill_all
 
 # The members of a mixture: the optimizers with a long and a short memory, AdaGrad, and the scores that came with x.
 SLOW, FAST, THIRD, GIVEN = range(4)
@@ -39,10 +39,17 @@ NOTICED = 6.0
 
 KEPT = 0.3  # what a restart leaves of the weights
 
+# After a change the slow member goes back to its weights of before the last restart where, since the sum was last 0,
+# these were right or wrong in at least so many rounds that show it, and wrong in at most this part of them.
+LEAST_JUDGED, MOST_WRONG = 3.0, 0.25
+# What is counted of those weights: rounds, errors, and whether there are any.
+JUDGED, WRONG, KNOWN = range(3)
+
 MOST_ROWS = 8192.0  # the mean of ||x||^2 remembers at most so many rows
 
-# What a restart was for: there was none, a change that was noticed, the end of the memory, or somebody asked for it.
-NONE, CHANGE, AGE, RESET = range(4)
+# What a restart was for: there was none, a change that was noticed, the end of the memory, or somebody asked for it; or
+# a change after which the weights of before the last restart are right again.
+NONE, CHANGE, AGE, RESET, RETURN = range(5)
 
 
 class Scorer(Piece, abstract=True):
@@ -69,7 +76,7 @@ class Scorer(Piece, abstract=True):
     def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
         """Learn from what the round showed; scratch is that of :meth:`judge` for the same row.
 
-        Returns whether the scorer began anew, and why: NONE, CHANGE or AGE.
+        Returns whether the scorer began anew, and why: NONE, CHANGE, AGE or RETURN.
         """
 
     @compiled
@@ -157,6 +164,10 @@ class Tracking(Scorer):
     to round n would be at most ``e^-alarm ln(1 + n)``. Until then a sum of u asks for an exploration of at least ``(u /
     limit)^2``.
 
+    **Returns.** A restart keeps the weights that the slow scorer had. While the sum is above 0 it is also counted
+    whether these are right. Where they are, in at least 3 of 4 rounds, the slow scorer takes them back in place of
+    beginning anew, and its present ones are kept: what comes again is not learned again.
+
     With a finite `memory`, they forget how certain they are after so many rounds with feedback; their weights stay.
 
     >>> Tracking()
@@ -164,16 +175,17 @@ class Tracking(Scorer):
 shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.0)
     """
 
-    slow: Optimizer = ConfidenceWeighted()
-    fast: Optimizer = ConfidenceWeighted(retain=0.9)
-    third: Optimizer = AdaGrad(rate=0.5)
+    slow: ConfidenceWeighted = ConfidenceWeighted()
+    fast: ConfidenceWeighted = ConfidenceWeighted(retain=0.9)
+    third: AdaGrad = AdaGrad(rate=0.5)
     memory: PositiveOrInfinite = math.inf
     alarm: Positive = 5.0
 
     def declare(self) -> Layout:
         """The three scorers; L of each; rounds and errors of the slow one by the gap, before the sum that looks for a
         change rose above 0 and since then; that sum and its largest value since; the changes noticed; the rounds
-        learned from, and those since the last restart; and the mean of ||x||^2, as a sum and a number.
+        learned from, and those since the last restart; the mean of ||x||^2, as a sum and a number; and the weights of
+        the slow one before the last restart, with what was counted of them.
         """
         return {
             "slow": self.slow.declare(),
@@ -188,9 +200,12 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
             "learned": Field(least=0),
             "age": Field(least=0),
             "size": Field(2, least=0),
+            "before": Field("features", "classes"),
+            "returning": Field(3, least=0),
             "slow_scores": Scratch("classes"),
             "fast_scores": Scratch("classes"),
             "third_scores": Scratch("classes"),
+            "before_scores": Scratch("classes"),
             "given": Scratch("classes"),
             "shares": Scratch(4),
             "slow_direction": Scratch("classes"),
@@ -215,11 +230,15 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
 
     def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
         reason = NONE
-        look_for_change(state, plan, played)
+        look_for_change(state, plan, x, played)
         if state.contradiction[0] > restart_limit(self.alarm, state):
-            reason = CHANGE
             state.changes[0] += 1.0
-            self.restart_now(state)
+            if is_returning(state.returning):
+                reason = RETURN
+                go_back(self, state)
+            else:
+                reason = CHANGE
+                self.restart_now(state)
         state.size[0] += x.squared
         state.size[1] += 1.0
         if state.size[1] > MOST_ROWS:  # rows of long ago count half
@@ -283,16 +302,61 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
 
 @seldom
 def begin_anew(scorer: Tracking, state: Any) -> None:
-    """Forget the error rates, how certain the slow and the third scorer were, and most of their weights."""
+    """Forget the error rates, how certain the slow and the third scorer were, and most of their weights; those of the
+    slow one are kept aside.
+    """
+    copy_all(state.slow.weights, state.before)
+    state.returning[KNOWN] = 1.0
     scorer.slow.begin_anew(state.slow, KEPT)
+    fill_all(state.bins, 0.0)
+    forget_doubts(scorer, state)
+    state.losses[SLOW] = state.losses[FAST]
+    state.losses[THIRD] = state.losses[FAST]
+
+
+@seldom
+def go_back(scorer: Tracking, state: Any) -> None:
+    """Exchange the weights of the slow scorer for those before the last restart. How certain they are stays, and so do
+    the error rates: these weights had such rates before.
+    """
+    exchange_all(state.slow.weights, state.before)
+    forget_doubts(scorer, state)
+    state.losses[SLOW] = 0.0
+
+
+@helper
+def forget_doubts(scorer: Tracking, state: Any) -> None:
+    """Begin to look for a change anew; the third scorer begins anew in any case."""
     scorer.third.begin_anew(state.third, KEPT)
     state.contradiction[0] = 0.0
     state.peak[0] = 0.0
     state.age[0] = 0.0
-    fill_all(state.bins, 0.0)
     fill_all(state.doubtful, 0.0)
-    state.losses[SLOW] = state.losses[FAST]
-    state.losses[THIRD] = state.losses[FAST]
+    forget_returning(state.returning)
+
+
+@helper
+def is_returning(returning: Floats) -> bool:
+    """Whether the weights of before the last restart are right again."""
+    return returning[JUDGED] >= LEAST_JUDGED and returning[WRONG] <= MOST_WRONG * returning[JUDGED]
+
+
+@helper
+def forget_returning(returning: Floats) -> None:
+    """Count anew how often the weights of before the last restart are right."""
+    returning[JUDGED] = 0.0
+    returning[WRONG] = 0.0
+
+
+@helper
+def judge_before(state: Any, plan: Plan, x: Row, played: Round) -> None:
+    """Count whether the weights of before the last restart are right, where the round shows it."""
+    dot(state.before, x, state.before_scores)
+    best = argmax(state.before_scores)
+    if played.label >= 0 or plan.graph.visible[played.action, best]:
+        state.returning[JUDGED] += 1.0
+        if best != played.label:
+            state.returning[WRONG] += 1.0
 
 
 @helper
@@ -318,7 +382,7 @@ def restart_limit(alarm: float, state: Any) -> float:
 
 
 @helper
-def look_for_change(state: Any, plan: Plan, played: Round) -> None:
+def look_for_change(state: Any, plan: Plan, x: Row, played: Round) -> None:
     """Add what the round says of the error rate of the slow scorer to the sum that looks for a change."""
     best = argmax(state.slow_scores)
     if played.label < 0 and not plan.graph.visible[played.action, best]:
@@ -330,6 +394,10 @@ def look_for_change(state: Any, plan: Plan, played: Round) -> None:
         state.bins[0, place] += 1.0
     else:
         doubt_rate(state, place, error, played.scores.size)
+        if state.contradiction[0] == 0.0:
+            forget_returning(state.returning)
+        elif state.returning[KNOWN] > 0.0:
+            judge_before(state, plan, x, played)
 
 
 @seldom

@@ -42,11 +42,14 @@ def value(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
 
 @helper
 def secure(state: Any, plan: Plan, greedy: int, is_late: bool, out: Floats) -> None:
-    """Change p as little as is needed for ``V_t(p) <= C gamma_t``; for late feedback half of gamma_t is left for its
-    price in the distribution that is known to do.
+    """Change p as little as is needed for ``V_t(p) <= C gamma_t``, or for the larger V_t that is allowed while a change
+    is suspected; for late feedback half of gamma_t is left for its price in the distribution that is known to do.
+
+    Where y* shows itself, gamma_t it is: there a change shows as errors.
     """
     game, losses, prices = plan.table.game, state.losses, state.prices
-    most = plan.table.largest * state.rates[0]
+    gamma, allowed = state.rates[0], state.rates[3]
+    most = plan.table.largest * (gamma if plan.graph.visible[greedy, greedy] else allowed)
     if game.kind == BANDIT:
         secure_bandit(game, losses, prices, greedy, most, out)
         return
@@ -57,7 +60,7 @@ def secure(state: Any, plan: Plan, greedy: int, is_late: bool, out: Floats) -> N
         return
     # Where y* reveals, playing it for certain has V <= most.
     if (game.kind == ANY or out[greedy] < 1.0) and value(game, losses, prices, out) > most:
-        gamma = state.rates[0] * (0.5 if is_late else 1.0)
+        gamma *= 0.5 if is_late else 1.0
         mix_with_safe(
             game, plan.graph.dominating, (losses, prices, state.safe, state.candidate), greedy, gamma, most, out
         )
