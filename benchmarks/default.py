@@ -1,13 +1,16 @@
 """The default learner beside that of version 0.2.0: real streams, streams that change, and loans.
 
 Run it as ``python benchmarks/default.py [streams] [change] [loans]``. The real streams are those of `../shared/data`,
-from the raw files, at most 10,000 rows each, in their natural order and shuffled, with everything at its default.
+from the raw files, at most 10,000 rows each, in their natural order and shuffled, with everything at its default. Loans
+are played on a synthetic register, and on the files ``adult.data`` and ``adult.test`` (UCI, "Adult") where the variable
+ADULT names their folder.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -173,21 +176,48 @@ def loan_register(rounds: int, seed: int) -> tuple[Any, Any]:
     return sparse.csr_matrix((np.ones(columns.size), (rows, columns))), np.where(repaid, "good", "bad")
 
 
+def census_register(rounds: int, seed: int) -> tuple[Any, Any]:
+    """The rows of Adult in random order, again and again: numbers as they are, a column for each category."""
+    columns: dict[Any, int] = {}
+    entries, good = [], []
+    for name in ("adult.data", "adult.test"):
+        for line in (Path(os.environ["ADULT"]) / name).read_text().splitlines():
+            cells = [cell.strip() for cell in line.rstrip(".").split(",")]
+            if len(cells) != 15:
+                continue
+            for place, cell in enumerate(cells[:-1]):
+                is_number = place in (0, 2, 4, 10, 11, 12)
+                column = columns.setdefault(place if is_number else (place, cell), len(columns))
+                entries.append((len(good), column, float(cell) if is_number else 1.0))
+            good.append(cells[-1] == ">50K")
+    rows, places, values = zip(*entries, strict=True)
+    rng, n = np.random.default_rng(seed), len(good)
+    order = np.concatenate([rng.permutation(n) for _ in range(-(-rounds // n))])[:rounds]
+    return sparse.csr_matrix((values, (rows, places)))[order], np.where(np.array(good)[order], "good", "bad")
+
+
 def compare_loans() -> None:
     """Print the cost per round beside that with every label shown, and beside refusing everybody."""
-    for rounds, seeds in ((12_000, 4), (200_000, 2)):
+    compare_register("synthetic", loan_register, ((12_000, 4), (200_000, 2)))
+    if "ADULT" in os.environ:
+        compare_register("Adult", census_register, ((12_000, 12), (200_000, 12)))
+
+
+def compare_register(name: str, register: Any, sizes: Any) -> None:
+    """Print the costs on one register, for so many rounds and seeds."""
+    for rounds, seeds in sizes:
         for price in (2, 5):
             for learner in LEARNERS:
                 found = []
                 for seed in range(seeds):
-                    X, y = loan_register(rounds, seed)
+                    X, y = register(rounds, seed)
                     costs = {("good", "bad"): price}
                     hidden = play(learner, (X, y), FeedbackGraph.filtering(["good", "bad"], costs=costs), seed=seed)[0]
                     shown = play(learner, (X, y), FeedbackGraph.full(["good", "bad"], costs=costs), seed=seed)[0]
                     found.append((hidden.cost, shown.cost, (y == "good").sum(), hidden.labels_seen))
                 cost, full, refused, seen = np.mean(found, axis=0)
                 print(
-                    f"T = {rounds}, a bad loan costs {price}, {learner}: {cost / full:.3f} of all labels, "
+                    f"{name}, T = {rounds}, a bad loan costs {price}, {learner}: {cost / full:.3f} of all labels, "
                     f"{cost / refused:.3f} of refusing, {seen:,.0f} labels",
                     flush=True,
                 )
