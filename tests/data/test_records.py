@@ -22,7 +22,7 @@ from gappletron import Encoder, UserError, interpreted
 from gappletron.data.records.hashing import hash_string
 from gappletron.data.records.values import to_number, to_text
 
-FEATURES = 2**18
+FEATURES = 2**31 - 1
 
 
 def tokens_of(text):

@@ -524,10 +524,8 @@ def test_encoders_and_features():
 
 def test_memory_is_stated_before_it_is_taken(monkeypatch):
     monkeypatch.setattr("gappletron.base.checks.free_memory", lambda: 2**27)
-    with pytest.raises(
-        UserError, match=r"262145 features x 80 classes would take .* GiB.*hash the features into fewer"
-    ):
-        Online(graph=FeedbackGraph.bandit(80), encoder=Encoder())
+    with pytest.raises(UserError, match=r"65537 features x 80 classes would take .* GiB.*hash the features into fewer"):
+        Online(graph=FeedbackGraph.bandit(80), features=65_536)
 
 
 def test_formats_by_suffix():

@@ -384,7 +384,6 @@ def test_waiting_receipts_are_bounded_and_the_oldest_expire(folder, plain):
         {"learner": Gappletron},
         {"graph": "bandit"},
         {"graph": np.eye(3)},
-        {"features": 2**31 - 1, "graph": FeedbackGraph.bandit(3000)},
     ],
     ids=str,
 )
@@ -1016,8 +1015,8 @@ def test_what_a_header_must_not_say(saved, folder):
         {"sessions": [["a", 25, 0]]},
         {"sessions": [["a", 0, 9], ["a", 9, 25]]},
         {"sessions": [["a" * 101, 0, 25]]},
-        {"feature_limit": 0},
-        {"feature_limit": "x"},
+        {"index": 0},
+        {"index": {"most": 10, "left_out": 0}},
     ):
         wrong(**changes)
     deep = {"piece": "Gappletron"}

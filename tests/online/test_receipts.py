@@ -223,7 +223,7 @@ def test_an_action_that_revealed_everything_may_have_met_a_class_that_came_later
 
 
 def test_features_that_grow(tmp_path):
-    grown = Online("gapsmh", GRAPH, features="grow", seed=3, feature_limit=5000)
+    grown = Online("gapsmh", GRAPH, features="grow", seed=3)
     wide = Online("gapsmh", GRAPH, features=5000, seed=3)
     rng = np.random.default_rng(0)
     for t in range(60):
@@ -234,28 +234,30 @@ def test_features_that_grow(tmp_path):
         assert first.probabilities.tobytes() == second.probabilities.tobytes()
         for current, receipt in ((grown, first), (wide, second)):
             current.learn(receipt, receipt.action)
-    assert 1200 <= grown.features <= 2400
-    assert grown.weights.tobytes() == wide.weights[: grown.features].tobytes()
-    grown.act({4999: 1.0})
-    assert grown.features == 5000
+    seen = grown.player.feature_indices
+    assert 150 <= grown.features == seen.size == np.unique(seen).size <= 240
+    assert grown.weights.tobytes() == wide.weights[seen].tobytes()
+    assert not np.delete(wide.weights, seen, axis=0).any()
+    grown.act({2_000_000_000: 1.0})
+    assert grown.features == seen.size + 1
     before = grown.rounds
-    with pytest.raises(UserError, match=r"more features \(or feature_limit\)"):
-        grown.act({5000: 1.0})
-    assert (grown.features, grown.rounds) == (5000, before)
+    with pytest.raises(UserError, match="more features, or features='grow'"):
+        grown.act({2**31 - 1: 1.0})
+    assert (grown.features, grown.rounds) == (seen.size + 1, before)
     small = Online("gapsmh", GRAPH, features="grow")
     for bad in (([5000], [np.nan]), ([50_000], [1.0, 2.0]), ([[1, 2], [3]], [1.0]), ([[1, 2]], [[1.0, 2.0]]), (7, 1.0)):
         with pytest.raises(UserError):
             small.act(bad)
         with pytest.raises(UserError):
             small.predict(bad)
-    assert (small.features, small.rounds) == (1024, 0)
+    assert (small.features, small.rounds) == (0, 0)
     rows = np.array([[0.5, 0.25, 1.0], [0.0, 1.0, 0.0]])
     assert grown.predict_many(rows) == [grown.predict(row) for row in rows]
     assert grown.scores(np.ones((2, 6000))).shape == (2, 3)
     assert grown.probabilities(rows).shape == (2, 3)
     grown.save(tmp_path / "model.npz")
     again = Online.load(tmp_path / "model.npz")
-    assert again.feature_limit == 5000
+    assert again.player.feature_indices.tolist() == grown.player.feature_indices.tolist()
     assert again.predict({10**6: 1.0}) == grown.predict({10**6: 1.0})  # unknown features weigh nothing
     for x in ([0.5, 0.25, 1.0], [[0.5, 0.25, 1.0]]):
         assert again.act(x).probabilities.tobytes() == grown.act(x).probabilities.tobytes()

@@ -288,9 +288,9 @@ def compute_centred_share(entries: float, rows: float) -> float:
 @helper
 def standardize(columns: Floats, j: int, value: float, limit: float) -> float:
     """Return an entry of column j, less the centre, in mean deviations, and softened beyond the limit; its sign where
-    the column has no scale, or is one that a growing model does not have yet.
+    the column has no scale.
     """
-    scale = columns[j, SCALE] if j < columns.shape[0] else 0.0
+    scale = columns[j, SCALE]
     if scale > 0.0:
         return soften((value - columns[j, CENTRE]) * scale, limit)
     return 0.0 if value == 0.0 else math.copysign(1.0, value)

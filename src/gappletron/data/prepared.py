@@ -58,6 +58,16 @@ class Prepared:
             scores = scores[:, np.argsort(positions)]
         return dataclasses.replace(self, chunk=chunk, classes=int(labels.max(initial=-1)) + 1, scores=scores)
 
+    def move(self, rows: NDArray[np.int32]) -> Self:
+        """Return the same entries with these indices; those with a negative one are left out."""
+        indptr, _, values, labels = self.chunk
+        kept = rows >= 0
+        if kept.all():
+            return dataclasses.replace(self, chunk=make_chunk(indptr, rows, values, labels))
+        ends = np.concatenate([[0], np.cumsum(kept)])[indptr]
+        moved = measure(make_chunk(ends, rows[kept], values[kept], labels), "the chunk")
+        return dataclasses.replace(self, chunk=moved.chunk, squared=moved.squared)
+
     def without_zeros(self) -> "Prepared":
         """Return the same rows without entries of 0, for players to which these mean nothing; made once for all."""
         return self._without_zeros or self

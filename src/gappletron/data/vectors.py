@@ -172,7 +172,7 @@ class Checker:
 
 def _refuse_index(index: Any, features: int) -> UserError:
     what = f"x has the index {index}, and the model takes indices from 0 to {features - 1}"
-    return UserError(f"{what}: hash or drop what is outside, or make the model with more features (or feature_limit)")
+    return UserError(f"{what}: drop what is outside, or make the model with more features, or features='grow'")
 
 
 def _refuse_value(index: Any, value: float) -> UserError:

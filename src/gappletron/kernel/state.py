@@ -251,8 +251,12 @@ class State:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is remembered, by name, without scratch and without padding: views of the state itself."""
+        return self.cut(self.sizes)
+
+    def cut(self, sizes: Sizes) -> dict[str, NDArray[Any]]:
+        """Return as :attr:`arrays` what is remembered of the first features, classes and actions."""
         return {
-            name: self._padded[name][tuple(map(slice, self.sizes.shape(field)))]
+            name: self._padded[name][tuple(map(slice, sizes.shape(field)))]
             for name, field in self._fields.items()
             if not isinstance(field, Scratch)
         }
@@ -289,13 +293,15 @@ class State:
         problems = ((name, self._fields[name].problem(array)) for name, array in self.arrays.items())
         return next((f"{name!r} {problem}" for name, problem in problems if problem is not None), None)
 
-    def load(self, saved: Mapping[str, NDArray[Any]]) -> None:
-        """Take over the arrays of another state of the same layout and sizes, by name.
+    def load(self, saved: Mapping[str, NDArray[Any]], sizes: Sizes | None = None) -> None:
+        """Take over the arrays of another state of the same layout, by name, and of these sizes, which are at most its
+        own.
 
         Entries that the fields do not allow, such as NaN, are a UserError.
         """
-        check_shapes(self.layout, self.sizes, saved)
-        for name, array in self.arrays.items():
+        given = sizes or self.sizes
+        check_shapes(self.layout, given, saved)
+        for name, array in self.cut(given).items():
             problem = self._fields[name].problem(saved[name])
             if problem is not None:
                 raise UserError(f"the saved array {name!r} {problem}: the file is damaged, load an older copy")

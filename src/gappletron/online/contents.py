@@ -17,8 +17,7 @@ from gappletron.base.checks import Label, whole
 from gappletron.base.errors import KeyReused, SpentReceipt, UserError
 from gappletron.data.arrays import check_sparse
 from gappletron.data.records.encoder import Encoder
-from gappletron.data.stream import MOST_FEATURES
-from gappletron.data.vectors import Vectors, sparse_parts
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import list_classes
 from gappletron.kernel.numerics import UNSEEN_LABEL
@@ -33,7 +32,6 @@ from gappletron.play.options import Options, PlayerOptions
 from gappletron.play.player import Player
 from gappletron.play.turns import ACTION, Turn, check_turn
 
-FIRST_FEATURES = 1024
 # The kind of a file.
 FORMAT = "gappletron.Online"
 # Characters in the name of a session.
@@ -161,23 +159,13 @@ class Contents:
                 "graph=FeedbackGraph.filtering(['ham', 'spam']), where only what is predicted as ham is looked at"
             )
         chosen = Options.parse(options)
-        limit = whole(chosen.feature_limit, "feature_limit", least=1, most=MOST_FEATURES)
-        first: Any = features
-        grows, rows = False, "vectors"
-        if encoder is not None:
-            if not isinstance(encoder, Encoder):
-                raise UserError(f"{encoder!r} is not an encoder: give Encoder(), or one with your columns")
-            if features not in ("grow", encoder.features):
-                raise UserError(f"features={features!r} was given beside an encoder: say it in Encoder(features=...)")
-            first, rows = encoder.features, "records"
-        elif features == "grow":
-            grows, first = True, min(FIRST_FEATURES, limit)
-        elif isinstance(features, str):
-            raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
+        if encoder is not None and not isinstance(encoder, Encoder):
+            raise UserError(f"{encoder!r} is not an encoder: give Encoder(), or one with your columns")
+        if encoder is not None and features not in ("grow", encoder.features):
+            raise UserError(f"features={features!r} was given beside an encoder: leave it out")
         own = {each.name: getattr(chosen, each.name) for each in dataclasses.fields(PlayerOptions)}
-        player = Player(learner, graph, first, rows=rows, **own)
-        if grows:
-            player.feature_limit = limit
+        below, rows = (features, "vectors") if encoder is None else (encoder.features, "records")
+        player = Player(learner, graph, below, rows=rows, **own)
         return cls(player, encoder, Receipts(0, WaitingLimits.select(chosen)))
 
     def copy(self) -> Self:
@@ -189,12 +177,6 @@ class Contents:
     def check_row(self, x: Any) -> Vector:
         """Return a row or a record as a checked vector."""
         return self.player.check(x) if self.encoder is None else self.encoder.vector(x)
-
-    def check_row_to_predict(self, x: Any) -> Vector:
-        """Return a row or a record as a checked vector; a growing model takes indices that it will never have."""
-        if self.player.feature_limit is None:
-            return self.check_row(x)
-        return self.player.checker.vector(tuple(sparse_parts(x, None)), MOST_FEATURES)
 
     def check_rows(self, X: Any) -> list[Vector] | Vectors:
         """Return many rows as checked vectors: few as single ones, many together. An error names the row.
@@ -267,7 +249,6 @@ class Contents:
         header |= {
             "sessions": [*receipts.past.values(), receipts.session._replace(stop=self.player.rounds)],
             "pending": receipts.limits,
-            "feature_limit": self.player.feature_limit,
             "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "graphs": graphs,
             "marks": list(self.marks),
@@ -286,11 +267,8 @@ class Contents:
     def build(cls, pieces: Iterable[type[Piece]], header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
         """Return the model of :meth:`describe`, checked; `pieces` are classes that its learner is made of."""
         player = Player.build(header, arrays, pieces)
-        limit = header["feature_limit"]
-        if limit is not None:
-            player.feature_limit = whole(limit, "feature_limit", least=player.features, most=MOST_FEATURES)
         encoder = None if header["encoder"] is None else Encoder.from_dict(header["encoder"])
-        if encoder is not None and (encoder.features != player.features or limit is not None):
+        if encoder is not None and encoder.features != player.engine.features:
             raise UserError("the encoder does not fit the number of features: the file is damaged")
         marks = [(whole(at, "a mark"), whole(rounds, "a mark")) for at, rounds in header["marks"]]
         return cls(player, encoder, _read_receipts(header, arrays, player), Answers.from_arrays(arrays), marks)

@@ -65,12 +65,12 @@ class Online(DurableModel):
 
     :param learner: a learner, or the name of one; ``"auto"`` is the default (docs, page Default).
     :param graph: which action reveals which label; its class names are the labels.
-    :param features: the number of features; indices run from 0 to features - 1. With ``"grow"`` any index below
-        `feature_limit` is accepted, and the state doubles when it must.
+    :param features: the number of features; indices run from 0 to features - 1. With ``"grow"`` any index is accepted,
+        and the model is as large as the features that have come.
     :param encoder: turns records (dicts, rows of frames, texts) into features; then `act`, `predict`, `teach` and
         batches take records, and `features` is the encoder's.
     :param options: the fields of :class:`gappletron.play.options.Options`: `seed`, `normalize`, `bias`, `monitor`,
-        `min_propensity`, `budget`, `memory`, `pending`, `pending_bytes`, `pending_age` and `feature_limit`.
+        `min_propensity`, `budget`, `memory`, `max_features`, `pending`, `pending_bytes` and `pending_age`.
 
     >>> from gappletron import FeedbackGraph, Online, UNSEEN
     >>> model = Online("gapsmh", FeedbackGraph.apple_tasting(), features=3, seed=0)
@@ -120,7 +120,7 @@ class Online(DurableModel):
     @classmethod
     def from_player(cls, player: Player, encoder: Encoder | None = None) -> Online:
         """Return a model around a player, which goes on where the player is."""
-        if encoder is not None and encoder.features != player.features:
+        if encoder is not None and encoder.features != player.engine.features:
             raise UserError("the encoder and the player differ in features: make Player(features=encoder.features)")
         receipts = Receipts(player.rounds, WaitingLimits.select(Options()))
         return cls._from_contents(Contents(player, encoder, receipts))
@@ -131,8 +131,10 @@ class Online(DurableModel):
     graph = FromPlayer[FeedbackGraph]("The feedback graph of rounds for which no other is given.")
     limits = FromPlayer[Limits]("The limits on the exploration.")
     rounds = FromPlayer[int]("The number of actions taken so far.")
-    features = FromPlayer[int]("The number of features that the state has at present.")
-    feature_limit = FromPlayer[int | None]("The most features of a model that grows; None where their number is fixed.")
+    features = FromPlayer[int]("The number of features that have a row of the state: all, or those that have come.")
+    grows = FromPlayer[bool]("Whether a feature gets a row of the state when it first comes.")
+    max_features = FromPlayer[int]("How many features may have a row; those that come later are left out.")
+    features_left_out = FromPlayer[int]("How many entries of rows were left out, since there was no row left.")
 
     @property
     def player(self) -> Player:
@@ -154,7 +156,7 @@ class Online(DurableModel):
         given, contents = encoder, self._contents
         if contents.journal is not None:
             raise UserError("the encoder of a model with a journal cannot be replaced: make another model")
-        if contents.encoder is None or given is None or given.features != self.features:
+        if contents.encoder is None or given is None or given.features != self._player.engine.features:
             raise UserError("an encoder can only replace one with as many features: make another model")
         contents.encoder = given
 
@@ -339,7 +341,7 @@ class Online(DurableModel):
 
         :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
-        vector = self._contents.check_row_to_predict(x)
+        vector = self._contents.check_row(x)
         return self.graph.classes[self._player.predict(vector, graph, scores)]
 
     @looking
@@ -419,10 +421,10 @@ class Online(DurableModel):
     @changing
     def grow(self, features: int) -> None:
         """Give the model more features; what was learned stays."""
-        if self.encoder is not None:
-            raise UserError("the number of features is the encoder's: make a model with Encoder(features=...)")
-        most = MOST_FEATURES if self.feature_limit is None else self.feature_limit
-        transitions.change(self._contents, events.Grown(whole(features, "features", least=self.features, most=most)))
+        if self.grows:
+            raise UserError("features get a row when they first come: nothing must be grown")
+        wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
+        transitions.change(self._contents, events.Grown(wanted))
 
     @changing
     def set_limits(self, *, min_propensity: float | None = None, budget: Budget | str | None = "keep") -> None:

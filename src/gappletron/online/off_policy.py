@@ -149,8 +149,8 @@ class _Follower:
     def __init__(self, folder: str | os.PathLike[str], learner: Learner | str, first: int, seed: int) -> None:
         logged = read_model(folder, "first", 0, ())  # as it was at the start
         like, rows = logged.player, "vectors" if logged.encoder is None else "records"
-        self.player = Player(learner, like.graph, like.features, rows=rows, seed=seed, monitor=True)
-        self.player.feature_limit = like.feature_limit
+        below, most = like.engine.features, like.max_features
+        self.player = Player(learner, like.graph, below, rows=rows, seed=seed, monitor=True, max_features=most)
         self.name, self.first = learner if isinstance(learner, str) else self.player.learner.name, first
         self.has_begun = first == 0  # the features of what stands before the first round may be gone
         self.graphs: dict[int, FeedbackGraph] = {}
@@ -185,7 +185,7 @@ class _Follower:
             case events.Added(version, _):
                 self.player.extend(self.graphs[version])
             case events.Grown(features):
-                self.player.grow(max(features, self.player.features))
+                self.player.grow(max(features, self.player.engine.features))
 
     def _decide(self, event: events.Decided) -> None:
         """Let the learner say what it would do, and follow what was done."""

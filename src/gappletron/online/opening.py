@@ -98,7 +98,7 @@ def _store_new(store: Store, given: dict[str, Any], start: Contents | None) -> C
         made |= {"monitor": True} | given
     else:
         contents, player = start, start.player
-        made = {"learner": player.learner, "graph": player.graph, "features": player.features}
+        made = {"learner": player.learner, "graph": player.graph, "features": player.engine.features}
         made |= {"encoder": start.encoder, "monitor": not isinstance(player.watch, NoWatch)}
     fixed = {name: value for name, value in made.items() if name not in Options.may_change()}
     store.put_snapshot(0, FORMAT, *contents.describe())

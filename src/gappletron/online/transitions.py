@@ -21,6 +21,7 @@ from gappletron.online.contents import Contents
 from gappletron.online.events import FORGOTTEN_LABEL, Expired, Fed, pack_decisions, pack_feedbacks
 from gappletron.online.journal import Entry, Journal
 from gappletron.online.receipts import Receipt, WaitingLimits
+from gappletron.play.checks import check_distribution
 from gappletron.play.limits import Limits
 from gappletron.play.player import Player
 from gappletron.play.turns import EXPIRED, FORGOTTEN
@@ -42,31 +43,22 @@ def decide(
     player, receipts, journal = model.player, model.receipts, model.journal
     if player.engine.needs_time:
         player.engine.now[0] = now
-    if player.feature_limit is not None and vector.indices.size:
-        player.check_graph(graph)  # nothing grows for a call that is refused
-        _make_room(model, vector.indices.item(-1))
+    here = player.check_graph(graph)  # no feature gets a row for a call that is refused
     action, probabilities = (None, None) if followed is None else followed
+    if probabilities is not None:
+        check_distribution(probabilities, here.n_actions)
     serial = player.engine.played.item(0)
-    turn = player.new_turn(vector, graph, probabilities, given)
+    placed = player.place(vector, serial)
+    turn = player.new_turn(placed, graph, probabilities, given)
     receipt = Receipt(receipts.session.name, serial, turn, now)
     receipts.begin(receipt)
     if journal is not None:
         version, scores = journal.find_version(turn.graph), events.NONE if given is None else given
         journal.add(Entry(partial(_pack_decision, receipt, vector, scores, version, followed is not None), turn=turn))
-    if not player.draw(turn, vector, serial, action):
+    if not player.draw(turn, placed, serial, action):
         raise UserError("the player of this model has played in the middle of a call: use one of them at a time")
     receipts.add(receipt)
     return receipt
-
-
-def _make_room(model: Contents, last: int) -> None:
-    """Let a growing model have the feature with this index. Growth is logged: the round may be interrupted after it."""
-    player = model.player
-    if last >= player.features:
-        with held_back():
-            player.make_room(last)
-            if model.journal is not None:
-                model.journal.add_event(events.Grown(player.features))
 
 
 def _pack_decision(receipt: Receipt, vector: Vector, scores: Floats, version: int, followed: bool) -> bytes:

@@ -27,17 +27,17 @@ def check_chunk(player: Any, chunk: Chunk | Prepared, scores: Any = None) -> Pre
     checked = chunk if isinstance(chunk, Prepared) else prepare(chunk)
     if scores is not None:
         (checked,) = add_scores(player, [checked], scores)
-    if checked.features > player.features or checked.classes > player.graph.n_classes:
+    if checked.features > player.engine.features or checked.classes > player.graph.n_classes:
         raise UserError(
             f"the chunk has indices up to {checked.features - 1} and labels up to {checked.classes - 1}, and the "
-            f"player {player.features} features and {player.graph.n_classes} classes: make it larger"
+            f"player {player.engine.features} features and {player.graph.n_classes} classes: make it larger"
         )
     if checked.scores.size and checked.scores.shape != (len(checked.chunk.labels), player.graph.n_classes):
         raise UserError(
             f"the chunk has scores for {checked.scores.shape[1]} classes, and the player {player.graph.n_classes} "
             "classes: give a score for each class of every row"
         )
-    return player.engine.select(checked)
+    return checked
 
 
 def check_tally(player: Any, tally: Tally) -> Tally:

@@ -29,6 +29,7 @@ from gappletron.learners.registry import check_can_play
 from gappletron.play import rounds
 from gappletron.play.archive import Arrays, describe_graph, graph_arrays
 from gappletron.play.draws import Draws, check_random_state
+from gappletron.play.index import FIRST_ROWS, FeatureIndex
 from gappletron.play.limits import Limits, NoLimits
 from gappletron.play.monitor_state import NoWatch, Watching
 from gappletron.play.rounds import Counts, Losses, Rows, Setup, Tally
@@ -58,17 +59,38 @@ def _declare(
     }
 
 
+def find_room(index: FeatureIndex) -> int:
+    """Return for how many features a state has rows: an eighth more than there are, and at least one."""
+    return index.used + index.used // 8 + FIRST_ROWS
+
+
+def build_index(features: int, header: dict[str, Any], known: NDArray[Any]) -> FeatureIndex:
+    """Return the rows of the features of a saved model, checked."""
+    most, left_out = (whole(header[name], "a number of rows") for name in ("most", "left_out"))
+    if (
+        known.dtype != np.int64
+        or known.ndim != 1
+        or known.size > most
+        or (known < 0).any()
+        or (known >= features).any()
+    ):
+        raise UserError("the features of the rows are damaged: load an older copy")
+    return FeatureIndex(most, known, left_out)
+
+
 class Engine:
     """The state of a learner on a feedback graph, its random draws, and the machine code that plays it.
 
-    :param width: the number of features that the learner sees, with the bias.
+    :param features: indices are below this.
+    :param index: which row of the state each feature has; None where feature j has row j.
     """
 
     def __init__(
         self,
         learner: Learner,
         graph: FeedbackGraph,
-        width: int,
+        features: int,
+        index: FeatureIndex | None,
         normalization: Normalization,
         bias: bool,
         watch: Watching,
@@ -77,6 +99,8 @@ class Engine:
     ) -> None:
         check_can_play(learner, graph)
         self.learner, self.normalization, self.bias = learner, normalization, bias
+        self.features, self.index = features, index
+        width = bias + (features if index is None else find_room(index))
         self.watch, self.limits, self.draws = watch, limits, draws
         self.played, self.now = np.zeros(1, np.int64), np.zeros(1)
         # Kept: machine code and packed arguments must not be mixed with plain ones.
@@ -92,8 +116,13 @@ class Engine:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the states."""
-        return sum(state.nbytes for state in self.states.values())
+        """The memory of the states, and of the rows of the features."""
+        return sum(part.nbytes for part in (*self.states.values(), self.index) if part is not None)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the state that are in use, with that of the bias."""
+        return self.bias + (self.features if self.index is None else self.index.used)
 
     @property
     def rounds(self) -> int:
@@ -254,14 +283,16 @@ class Engine:
 
     def scale(self, checked: Prepared) -> Rows:
         """Return the rows of a chunk as the learner would see them if they came next."""
+        if self.index is not None:
+            checked = checked.move(self.index.find(checked.chunk.indices))
         selected = self.select(checked)
         ready = selected.with_bias() if self.bias else selected
-        room, width = self.room(NO_ROWS.indptr), self.state.sizes.features
-        if not self.copies_rows and ready.features <= width:
+        room = self.room(NO_ROWS.indptr)
+        if not self.copies_rows:
             return Rows(*ready.chunk, ready.squared, room, checked.scores)
-        own = ready.chunk._replace(indices=ready.chunk.indices.copy(), values=ready.chunk.values.copy())
+        own = ready.chunk._replace(values=ready.chunk.values.copy())
         rows = Rows(*own, ready.squared.copy(), room, checked.scores)
-        self.call(rounds.scale_rows, self.pack(self.graph), rows, width)
+        self.call(rounds.scale_rows, self.pack(self.graph), rows)
         return rows
 
     def look(
@@ -276,8 +307,18 @@ class Engine:
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
-    def grow(self, width: int) -> None:
-        """Give the states more features; the types, and so the machine code, stay the same."""
+    def make_room(self) -> None:
+        """Give the states rows for all features of the index, and one that nobody has."""
+        if self.index is not None and self.index.used + self.bias >= self.state.sizes.features:
+            self.resize(self.bias + find_room(self.index))
+
+    def grow(self, features: int) -> None:
+        """Take more features, which have rows of their own."""
+        self.features = features
+        self.resize(self.bias + features)
+
+    def resize(self, width: int) -> None:
+        """Give the states so many rows; the types, and so the machine code, stay the same."""
         self.state = self.state.resized(self.state.sizes._replace(features=width))
         self.scales = self.scales.resized(self.scales.sizes._replace(features=width))
         code = self._kernels, self.act, self.learn
@@ -316,15 +357,20 @@ class Engine:
         A state that the learner's fields do not allow, such as one with NaN, is a UserError.
         """
         arrays = graph_arrays(self.graph)
+        if self.index is not None:
+            self.index.settle(self.rounds)
+            arrays["index.features"] = self.index.features
         for prefix, state in self.states.items():
             problem = state.problem()
             if problem is not None:
                 broken = f"the state of {self.learner.name} is broken and cannot be saved, since {problem}"
                 raise UserError(f"{broken}: go on from an older copy, and find the rows or the piece that broke it")
-            arrays |= {f"{prefix}.{name}": array for name, array in state.arrays.items()}
+            used = state.sizes._replace(features=min(state.sizes.features, self.rows))
+            arrays |= {f"{prefix}.{name}": array for name, array in state.cut(used).items()}
         header = {
             "learner": encode_piece(self.learner),
-            "features": self.state.sizes.features - self.bias,
+            "features": self.features,
+            "index": None if self.index is None else {"most": self.index.most, "left_out": self.index.left_out},
             "normalization": encode_piece(self.normalization),
             "bias": self.bias,
             "graph": describe_graph(self.graph),
@@ -350,7 +396,9 @@ class Engine:
         bias = header["bias"]
         if not isinstance(normalization, Normalization) or not isinstance(watch, Watching) or type(bias) is not bool:
             raise UserError("the normalization, the bias or the watch is not one: the file is damaged")
-        width = whole(header["features"], "features", least=1, most=MOST_FEATURES) + bias
+        features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
+        index = None if header["index"] is None else build_index(features, header["index"], arrays["index.features"])
+        width = bias + (features if index is None else index.used)
         played = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
         now, random = number(header["now"], "the time", least=0.0), check_random_state(header["random"])
         limits = Limits.from_dict(header["limits"])
@@ -363,8 +411,9 @@ class Engine:
         for prefix, (layout, sizes) in declared.items():
             check_shapes(layout, sizes, parts[prefix])
         watch.check_state(parts["watch"], played)
-        engine = cls(learner, graph, width, normalization, bias, watch, limits, Draws(played, random))
+        draws = Draws(played, random)
+        engine = cls(learner, graph, features, index, normalization, bias, watch, limits, draws)
         for prefix, state in engine.states.items():
-            state.load(parts[prefix])
+            state.load(parts[prefix], declared[prefix][1])
         engine.played[0], engine.now[0] = played, now
         return engine

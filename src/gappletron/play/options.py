@@ -111,6 +111,12 @@ class PlayerOptions:
         "only where it notices a change.",
         _check_memory,
     )
+    max_features: int = option(
+        2**20,
+        "How many features may have weights, for records and growing vectors; features that come after them are left "
+        "out of their rows.",
+        _check_count,
+    )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -125,7 +131,7 @@ class PlayerOptions:
         Traceback (most recent call last):
             ...
         gappletron.UserError: there is no option 'pendin', did you mean 'pending'? Choose one of 'seed', 'normalize', \
-'bias', 'monitor', 'min_propensity', 'budget', 'memory', 'pending', 'pending_bytes', 'pending_age', 'feature_limit'
+'bias', 'monitor', 'min_propensity', 'budget', 'memory', 'max_features', 'pending', 'pending_bytes', 'pending_age'
         """
         names = [field.name for field in dataclasses.fields(cls)]
         for name in given:
@@ -164,7 +170,6 @@ class Options(PlayerOptions):
         _check_age,
         may_change=True,
     )
-    feature_limit: int = option(2**24, "The maximum number of features with features='grow'.", _check_count)
 
     @classmethod
     def help(cls, name: str) -> str:

@@ -24,7 +24,7 @@ from gappletron.base.text import unknown
 from gappletron.data.normalization import find_normalization
 from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
 from gappletron.data.scores import NO_SCORES
-from gappletron.data.stream import MOST_FEATURES, Chunk
+from gappletron.data.stream import MOST_FEATURES, Chunk, make_chunk, squared_size
 from gappletron.data.vectors import Checker, Vectors, sparse_parts
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import in_mode
@@ -37,6 +37,7 @@ from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.play import archive, checks, rounds
 from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
+from gappletron.play.index import FeatureIndex
 from gappletron.play.limits import Limits
 from gappletron.play.monitor_state import NoWatch, Watching, find_watch
 from gappletron.play.options import PlayerOptions, takes_options
@@ -45,6 +46,8 @@ from gappletron.play.turns import HEAD, Turn, Turns
 
 # The kind of a file.
 FORMAT = "gappletron.Player"
+# So many features have a row each from the start.
+MOST_DIRECT = 2**16
 # What "auto" means for the normalization and the bias of rows of these kinds; for vectors the learner says it.
 AUTO = {"records": ("columns", True), "transformed": ("none", False)}
 
@@ -54,7 +57,8 @@ class Player:
 
     :param learner: a learner, or the name of one.
     :param graph: which action reveals which label.
-    :param features: the number of features; indices run from 0 to features - 1.
+    :param features: the number of features: indices run from 0 to features - 1; ``"grow"`` for any index. Up to 65,536
+        features have a row of the state each. Of more, those that have come have one.
     :param repeat: which of several runs with this seed; each has its own draws.
     :param rows: what the rows are, which decides what ``"auto"`` means for `normalize` and `bias`: ``"vectors"`` (what
         the learner is made for: none for those of the paper), ``"records"`` (columns and a bias, since columns have any
@@ -76,7 +80,7 @@ class Player:
         self,
         learner: Learner | str,
         graph: FeedbackGraph,
-        features: int,
+        features: int | str,
         *,
         repeat: int = 0,
         rows: str = "vectors",
@@ -92,18 +96,21 @@ class Player:
             raise unknown(rows, "kind of rows", ["vectors", *AUTO])
         normalize, bias = AUTO.get(rows, (made.default_normalize, made.default_bias))
         bias = bias if chosen.bias == "auto" else bool(chosen.bias)
-        width = whole(features, "features", least=1, most=MOST_FEATURES) + bias
+        if isinstance(features, str) and features != "grow":
+            raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
+        below = MOST_FEATURES if features == "grow" else whole(features, "features", least=1, most=MOST_FEATURES)
+        most = chosen.max_features if below == MOST_FEATURES else below
+        index = FeatureIndex(most) if below > MOST_DIRECT else None
         normalization = find_normalization(chosen.normalize, normalize)
         draws = Draws.seeded(chosen.seed, whole(repeat, "repeat"))
-        self._use(Engine(made, graph, width, normalization, bias, find_watch(chosen.monitor), chosen.limits, draws))
+        watch = find_watch(chosen.monitor)
+        self._use(Engine(made, graph, below, index, normalization, bias, watch, chosen.limits, draws))
 
     def _use(self, engine: Engine) -> None:
         """Play with an engine."""
         # What compiled rounds work on: the states, the draws, and the machine code.
         self.engine = engine
         self.checker = Checker()
-        # With a number, rows may have any index below it, and the state doubles where it must.
-        self.feature_limit: int | None = None
 
     @classmethod
     def build(cls, header: dict[str, Any], arrays: archive.Arrays, pieces: Iterable[type[Piece]] = ()) -> Self:
@@ -123,13 +130,11 @@ class Player:
             "arrays": {name: array.copy() for name, array in arrays.items()},
             "graph": self.graph,
             "learner": self.learner,
-            "feature_limit": self.feature_limit,
         }
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         with in_mode(saved["mode"]):
             self._use(Engine.build(saved["header"], saved["arrays"], saved["graph"], saved["learner"]))
-        self.feature_limit = saved["feature_limit"]
 
     def __repr__(self) -> str:
         return f"<Player {self.learner.name} on {self.graph}: {self.rounds} rounds, {self.features} features>"
@@ -230,13 +235,35 @@ class Player:
 
     @property
     def features(self) -> int:
-        """The number of features, without the bias."""
-        return self.engine.state.sizes.features - self.engine.bias
+        """The number of features that have a row, without the bias: all, or those that have come."""
+        return self.engine.rows - self.engine.bias
+
+    @property
+    def grows(self) -> bool:
+        """Whether a feature gets a row when it first comes."""
+        return self.engine.index is not None
+
+    @property
+    def max_features(self) -> int:
+        """How many features may have a row."""
+        return self.engine.features if self.engine.index is None else self.engine.index.most
+
+    @property
+    def features_left_out(self) -> int:
+        """How many entries of rows were left out, since their features came after `max_features` others."""
+        return 0 if self.engine.index is None else self.engine.index.left_out
+
+    @property
+    def feature_indices(self) -> NDArray[np.int64]:
+        """The indices of the features that have a row, in the order of the rows of :attr:`weights`."""
+        return np.arange(self.features) if self.engine.index is None else self.engine.index.features.copy()
 
     @property
     def weights(self) -> Floats:
-        """W as a matrix of features x classes; with a bias, its weights are the first row."""
-        return self.learner.weights(self.engine.state.tuple)[:, : self.graph.n_classes].copy()
+        """W as a matrix of features x classes, in the order of :attr:`feature_indices`; with a bias, its weights are
+        the first row.
+        """
+        return self.learner.weights(self.engine.state.tuple)[: self.engine.rows, : self.graph.n_classes].copy()
 
     # ----------------------------------------------------------------------------------------------------------- chunks
 
@@ -255,7 +282,8 @@ class Player:
         :param graphs: the graph of each round, where it is not the player's own.
         :param scores: a score of your own for every class of every row; see :meth:`act`.
         """
-        engine, checked = self.engine, checks.check_chunk(self, chunk, scores)
+        checked = self._place_chunk(chunk, scores)
+        engine = self.engine
         tally = engine.new_tally() if tally is None else checks.check_tally(self, tally)
         n = len(checked.chunk.labels)
         stretches = [(0, n, self.graph)] if graphs is None else checks.find_stretches(self, graphs, n)
@@ -287,8 +315,10 @@ class Player:
         cannot be taught, and say so.
         """
         checks.check_teachable(self.learner)
-        engine, checked = self.engine, checks.check_chunk(self, chunk, scores)
-        observed = checks.check_propensities(propensity, len(checked.chunk.labels))
+        ready = checks.check_chunk(self, chunk, scores)
+        observed = checks.check_propensities(propensity, len(ready.chunk.labels))
+        checked = self._place_chunk(ready)
+        engine = self.engine
         rows = Rows(*checked.chunk, checked.squared, engine.room(checked.chunk.indptr), checked.scores)
         engine.call(rounds.teach, engine.pack_full(), rows, observed)
 
@@ -297,9 +327,6 @@ class Player:
 
         :param given: checked scores that came with the vector.
         """
-        checks.check_teachable(self.learner)  # before the state grows
-        if vector.indices.size:
-            self.make_room(vector.indices.item(-1))
         self.teach(prepare_vector(vector, whole(label, "the position of a label"), given), propensity)
 
     # ---------------------------------------------------------------------------------------------- one round at a time
@@ -309,9 +336,8 @@ class Player:
 
         :param x: ``(indices, values)`` (the fastest), a dense vector, a one-row sparse matrix or a mapping.
         """
-        if self.feature_limit is None:
-            return self.checker.vector(x, self.features)
-        return self.checker.vector(tuple(sparse_parts(x, None)), self.feature_limit)
+        below = self.engine.features
+        return self.checker.vector(tuple(sparse_parts(x, None)) if below == MOST_FEATURES else x, below)
 
     def check_scores(self, scores: Any) -> Floats | None:
         """Return the scores that came with a row, checked and between -1 and 1; None where there are none."""
@@ -319,18 +345,50 @@ class Player:
 
     def check_many(self, matrix: Any) -> Vectors | None:
         """Return the rows of a sparse matrix, checked; None where one must be converted, or is wrong."""
-        return self.checker.vectors(matrix, self.feature_limit or self.features)
+        return self.checker.vectors(matrix, self.engine.features)
 
     def check_graph(self, graph: FeedbackGraph | None) -> FeedbackGraph:
         """Return the graph of one round: the player's own, or another over the same classes and actions."""
         own = self.engine.graph
         return own if graph is None or graph is own else checks.check_graph(own, graph)
 
-    def make_room(self, *lasts: int) -> None:
-        """Let the state of a growing player have the features with these indices, in this order."""
-        for last in lasts:
-            if last >= self.features and self.feature_limit is not None:
-                self.grow(min(self.feature_limit, max(2 * self.features, last + 1)))
+    def place(self, vector: Vector, at: int) -> Vector:
+        """Return a checked vector with the rows of its features as indices, to be played as round number `at`; new
+        features get a row, or are left out where there is none left.
+        """
+        index = self.engine.index
+        if index is None:
+            return vector
+        rows, values, squared = index.claim(vector.indices, at), vector.values, vector.squared
+        if rows.size and rows.min() < 0:
+            kept = rows >= 0
+            rows, values = rows[kept], values[kept]
+            squared = squared_size(values, 0, values.size)
+        self._make_room()
+        return Vector(rows, values, squared)
+
+    def _place_chunk(self, chunk: Chunk | Prepared, scores: Any = None) -> Prepared:
+        """Return a chunk, checked, with the rows of its features as indices."""
+        checked, index = checks.check_chunk(self, chunk, scores), self.engine.index
+        if index is not None:
+            checked = checked.move(index.claim(checked.chunk.indices))
+            self._make_room()
+        return self.engine.select(checked)
+
+    def _place_rows(self, rows: Vectors, at: int) -> Vectors:
+        """As :meth:`place`, for many vectors; the first is round number `at`."""
+        if self.engine.index is None:
+            return rows
+        chunk = make_chunk(*rows[:3], np.zeros(rows.squared.size, np.int64))
+        moved = Prepared(chunk, rows.squared, 0, 0).move(self.engine.index.claim(rows.indices, at))
+        self._make_room()
+        return Vectors(*moved.chunk[:3], moved.squared)
+
+    def _make_room(self) -> None:
+        """Let the state have a row for each feature that has one."""
+        engine = self.engine
+        if engine.rows >= engine.state.sizes.features and engine.index is not None:
+            self._change(Engine.make_room)
 
     def act(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Turn:
         """Draw an action for x.
@@ -340,9 +398,12 @@ class Player:
         :param scores: a score of your own for every class (:func:`gappletron.play.checks.check_scores`).
         """
         vector, given = self.check(x), self.check_scores(scores)
+        self.check_graph(graph)  # no feature gets a row for a call that is refused
         while True:  # again where a signal handler has played a round in between
-            turn = self.new_turn(vector, graph, given=given)
-            if self.draw(turn, vector, self.engine.played.item(0)):
+            at = self.engine.played.item(0)
+            placed = self.place(vector, at)
+            turn = self.new_turn(placed, graph, given=given)
+            if self.draw(turn, placed, at):
                 return turn
 
     def new_turn(
@@ -352,15 +413,13 @@ class Player:
         probabilities: Any = None,
         given: Floats | None = None,
     ) -> Turn:
-        """Return a turn for a checked vector, whose action :meth:`draw` will draw, or take over from another's decision
-        with these probabilities. Only the number of features may change.
+        """Return a turn for a vector of :meth:`place`, whose action :meth:`draw` will draw, or take over from another's
+        decision with these probabilities. Nothing is changed.
 
         :param given: checked scores that came with the vector (:meth:`check_scores`).
         """
         chances = None if probabilities is None else checks.check_distribution(probabilities, self.graph.n_actions)
         here = self.check_graph(graph)
-        if self.feature_limit is not None and vector.indices.size:
-            self.make_room(vector.indices.item(-1))
         engine = self.engine
         return Turn(here, engine.state.sizes.features, engine.new_record(vector.values.size, chances, given))
 
@@ -390,15 +449,13 @@ class Player:
         :param given: checked scores that came with the rows, n x K (:func:`gappletron.play.checks.check_many_scores`).
         """
         here = self.check_graph(graph)
-        if self.feature_limit is not None:
-            ends = rows.indptr[1:][np.diff(rows.indptr) > 0]
-            self.make_room(*rows.indices[ends - 1].tolist())
-        engine, n = self.engine, rows.squared.size
-        ends, records = engine.new_records(np.diff(rows.indptr), given)
-        pack = engine.pack(here)
         while True:  # again where a signal handler has played a round in between
             at = self.rounds
-            if engine.call(rounds.act_rows, pack, rows, engine.draws.draw_many(at, n), at, ends, records):
+            placed = self._place_rows(rows, at)
+            engine, n = self.engine, rows.squared.size
+            ends, records = engine.new_records(np.diff(placed.indptr), given)
+            draws = engine.draws.draw_many(at, n)
+            if engine.call(rounds.act_rows, engine.pack(here), placed, draws, at, ends, records):
                 return Turns(here, engine.state.sizes.features, at, ends, records)
 
     def follow(
@@ -421,9 +478,12 @@ class Player:
         :param greedy: the position of the greedy class of that decision, where it is to stand for the learner's own.
         """
         vector, given = self.check(x), self.check_scores(scores)
+        checks.check_distribution(probabilities, self.check_graph(graph).n_actions)
         while True:  # again where a signal handler has played a round in between
-            turn = self.new_turn(vector, graph, probabilities, given)
-            if self.draw(turn, vector, self.rounds, action, greedy):
+            at = self.rounds
+            placed = self.place(vector, at)
+            turn = self.new_turn(placed, graph, probabilities, given)
+            if self.draw(turn, placed, at, action, greedy):
                 return turn
 
     def learn(self, turn: Turn, label: int) -> None:
@@ -464,7 +524,7 @@ class Player:
         :param x: as that of :meth:`act`; or a checked vector, whose features beyond those of the player have weights 0.
         :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
-        vector = x if isinstance(x, Vector) else self.checker.vector(x, self.features)
+        vector = x if isinstance(x, Vector) else self.check(x)
         ready = prepare_vector(vector, given=self.check_scores(scores))
         found = self.engine.look(rounds.write_greedy, [ready], 1, self.check_graph(graph), np.int64)
         return found.item()
@@ -502,16 +562,22 @@ class Player:
         dtype: type[Any] = np.float64,
     ) -> NDArray[Any]:
         """Return what a function of :mod:`gappletron.play.rounds` writes for every row of X, in so many columns."""
-        chunks = checks.add_scores(self, prepare_rows(X, self.features, self.feature_limit is not None), scores)
+        below = self.engine.features
+        chunks = checks.add_scores(self, prepare_rows(X, below, below == MOST_FEATURES), scores)
         return self.engine.look(write, chunks, columns, self.check_graph(graph), dtype)
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
     def grow(self, features: int) -> None:
-        """Give the state more features; what was learned stays, and the new ones start as if they had been there."""
-        wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
+        """Give the state more features; what was learned stays, and the new ones start as if they had been there.
+
+        With ``features="grow"`` it is not needed.
+        """
+        wanted = whole(features, "features", least=self.engine.features, most=MOST_FEATURES)
+        if self.engine.index is not None:
+            raise UserError("features get a row when they first come: nothing must be grown")
         if wanted > self.features:
-            self._change(Engine.grow, wanted + self.engine.bias)
+            self._change(Engine.grow, wanted)
 
     def add_class(
         self,

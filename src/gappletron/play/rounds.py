@@ -460,20 +460,12 @@ def end_round(learner: Learner, state: Any, plan: Plan, setup: Setup, record: Fl
 # ------------------------------------------------------------------------------------- predict, nothing is changed
 
 
-def scale_rows(player: Packed, rows: Rows, width: int) -> None:
-    """Scale every row, and measure it; nothing is remembered of them.
-
-    Features beyond the width, which a growing model does not have yet, count when a row is scaled. Their weights are 0:
-    they become entries of 0.
-    """
+def scale_rows(player: Packed, rows: Rows) -> None:
+    """Scale every row, and measure it; nothing is remembered of them."""
     _, _, _, setup = unpacked(player)
     for t in range(rows.labels.size):
         first, last = rows.indptr[t], rows.indptr[t + 1]
         setup.normalization.apply(setup.scales, rows.indices, rows.values, first + setup.bias, last)
-        for p in range(first, last):
-            if rows.indices[p] >= width:
-                rows.indices[p] = 0
-                rows.values[p] = 0.0
         rows.squared[t] = squared_size(rows.values, first, last)
 
 

@@ -281,7 +281,7 @@ class HostedModel:
     def _check_vectors(self, rows: Sequence[schemas.Vector]) -> Vectors:
         """Return vectors, checked one by one."""
         model = self.model
-        fixed = model.features if model.feature_limit is None else None
+        fixed = None if model.grows else model.features
         limit = MOST_FEATURES if fixed is None else fixed
         return Vectors.join([self._checker.vector(tuple(sparse_parts(_as_arrays(row), fixed)), limit) for row in rows])
 

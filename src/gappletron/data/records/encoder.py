@@ -16,10 +16,10 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing
 from gappletron.data.records.columns import KINDS, NO_COLUMN, Cells, encode_column, to_table
 from gappletron.data.records.hashing import Hasher, merge_parts, to_indptr
+from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Vectors, check_sizes
 from gappletron.kernel.types import Floats, Vector
 
-MOST_FEATURES = 2**24
 MOST_NGRAMS = 5
 
 
@@ -59,7 +59,7 @@ class Encoder:
         numeric: str | Iterable[str] = (),
         categorical: str | Iterable[str] = (),
         drop: str | Iterable[str] = (),
-        features: int = 2**18,
+        features: int = MOST_FEATURES,
         ngrams: int = 1,
     ) -> None:
         self.text, self.numeric = _check_names(text, "text"), _check_names(numeric, "numeric")
@@ -111,7 +111,7 @@ class Encoder:
         return hash((*self.kinds.items(), self.features, self.ngrams))
 
     def __repr__(self) -> str:
-        plain = {"text": [], "numeric": [], "categorical": [], "drop": [], "features": 2**18, "ngrams": 1}
+        plain = {"text": [], "numeric": [], "categorical": [], "drop": [], "features": MOST_FEATURES, "ngrams": 1}
         changed = (f"{name}={value!r}" for name, value in self.to_dict().items() if value != plain[name])
         return f"Encoder({', '.join(changed)})"
 
