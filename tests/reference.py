@@ -639,7 +639,10 @@ def smooth_hinge(s, y):
 
 
 class Tracking:
-    """Three scorers: AROW, AROW that forgets, AdaGrad; their weights by recent losses; restarts."""
+    """Three scorers: AROW, AROW that forgets, AdaGrad; their weights by recent losses; restarts.
+
+    Their matrices are single floats: every number is rounded when it is written.
+    """
 
     def __init__(self, K, d, alarm=5.0, memory=math.inf):
         self.K, self.alarm, self.memory = K, alarm, memory
@@ -739,6 +742,8 @@ class Tracking:
         g = np.outer(steps[2], x)
         self.squares += g * g
         self.W -= 0.5 * g / np.sqrt(1e-8 + self.squares)
+        for matrix in (self.slow.W, self.slow.S, self.fast.W, self.fast.S, self.W, self.squares):
+            matrix[:] = matrix.astype(np.float32)
         self.learned += 1
         if self.learned >= self.memory:
             restarted = True

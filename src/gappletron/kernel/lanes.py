@@ -1,12 +1,13 @@
 """Loops over the classes of a row with the number of classes known to the compiler.
 
-The rows of every matrix with one number per class are padded to a whole number of vectors (:func:`padded_width`). The
+The rows of every matrix with one number per class are padded to a whole number of vectors (:func:`row_width`). The
 width is a type (:class:`gappletron.kernel.numerics.Lanes`), so compiled code exists once per padded width: the loops
 below have no run-time bound, and the scores of a row stay in registers until the row is done. Beyond :data:`WIDEST`
-nothing is padded and the plain loops of :mod:`gappletron.kernel.numerics` run.
+there is one code for all widths, which multiplies block by block.
 
-Each lane does the same multiplications and additions in the same order as the plain loops (no fused multiply-add), so
-the results are the same bits.
+Each lane does the same multiplications and additions in the same order as the plain loops of
+:mod:`gappletron.kernel.numerics` (no fused multiply-add), so the results are the same bits. Matrices of single floats
+are read as doubles, and rounded where they are written.
 """
 
 from __future__ import annotations
@@ -26,48 +27,102 @@ WIDEST = 64
 
 
 def padded_width(classes: int) -> int:
-    """Return the width of rows for so many classes, a whole number of vectors; 0 where rows are not padded.
+    """Return the width of rows for so many classes that has code of its own: 2, or a whole number of vectors; 0 beyond
+    :data:`WIDEST`.
 
-    >>> padded_width(9), padded_width(1000)
-    (12, 0)
+    >>> padded_width(2), padded_width(9), padded_width(1000)
+    (2, 12, 0)
     """
-    width = -(-classes // VECTOR) * VECTOR
+    width = 2 if classes == 2 else row_width(classes)
     return width if width <= WIDEST else 0
+
+
+def row_width(classes: int) -> int:
+    """Return the room of a row for so many classes: 2, or a whole number of vectors.
+
+    >>> row_width(2), row_width(9), row_width(1001)
+    (2, 12, 1004)
+    """
+    return 2 if classes == 2 else -(-classes // VECTOR) * VECTOR
 
 
 # ------------------------------------------------------------------------------------------------------ LLVM's code
 
-DOUBLE, WORD, INT = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+DOUBLE, SINGLE, WORD, INT = ir.DoubleType(), ir.FloatType(), ir.IntType(64), ir.IntType(32)
 LANE = ir.VectorType(DOUBLE, VECTOR)
 INDICES = ir.VectorType(WORD, VECTOR)
 SHIFT = VECTOR.bit_length() - 1
+# Vectors of sums that are kept in registers while a row of unknown width is multiplied.
+BLOCK = 8
 
 
-def _pointers(builder: Any, base: Any, width: int) -> list[Any]:
-    """Pointers to the vectors of a padded row that starts at `base`."""
-    return [builder.bitcast(builder.gep(base, [WORD(place)]), LANE.as_pointer()) for place in range(0, width, VECTOR)]
-
-
-def _load(builder: Any, base: Any, width: int) -> list[Any]:
-    return [builder.load(pointer, align=8) for pointer in _pointers(builder, base, width)]
-
-
-def _store(builder: Any, vectors: Sequence[Any], base: Any, width: int) -> None:
-    for vector, pointer in zip(vectors, _pointers(builder, base, width), strict=True):
-        builder.store(vector, pointer, align=8)
-
-
-def _splat(builder: Any, number: Any) -> Any:
+def _splat(builder: Any, number: Any, lanes: int = VECTOR) -> Any:
     """A vector with the same number in every lane."""
-    undefined = ir.VectorType(number.type, VECTOR)(ir.Undefined)
+    undefined = ir.VectorType(number.type, lanes)(ir.Undefined)
     first = builder.insert_element(undefined, number, INT(0))
-    zeros = ir.VectorType(INT, VECTOR)([0] * VECTOR)
-    return builder.shuffle_vector(first, undefined, zeros)
+    return builder.shuffle_vector(first, undefined, ir.VectorType(INT, lanes)([0] * lanes))
 
 
 def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     """The address of an array's first element."""
     return context.make_array(kind)(context, builder, value).data
+
+
+class _Numbers:
+    """A vector or a matrix in LLVM's code: doubles, or single floats that are read and written as doubles."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+        self.builder, self.element = builder, SINGLE if str(kind.dtype) == "float32" else DOUBLE
+        array = context.make_array(kind)(context, builder, value)
+        self.data = array.data
+        self.columns = builder.extract_value(array.shape, kind.ndim - 1)
+
+    def at(self, place: Any) -> Any:
+        """Return the address of a number."""
+        return self.builder.gep(self.data, [place])
+
+    def read(self, address: Any) -> Any:
+        """Return a number as a double."""
+        return self._widen(self.builder.load(address), DOUBLE)
+
+    def write(self, number: Any, address: Any) -> None:
+        """Store a double."""
+        self.builder.store(self._narrow(number, self.element), address)
+
+    def read_vector(self, address: Any, lanes: int) -> Any:
+        """Return so many numbers side by side, as doubles."""
+        pointer = self.builder.bitcast(address, ir.VectorType(self.element, lanes).as_pointer())
+        return self._widen(self.builder.load(pointer, align=self._align), ir.VectorType(DOUBLE, lanes))
+
+    def write_vector(self, vector: Any, address: Any) -> None:
+        """Store doubles side by side."""
+        kind = ir.VectorType(self.element, vector.type.count)
+        pointer = self.builder.bitcast(address, kind.as_pointer())
+        self.builder.store(self._narrow(vector, kind), pointer, align=self._align)
+
+    def read_row(self, address: Any, width: int) -> list[Any]:
+        """Return the vectors of a row of this width."""
+        return [self.read_vector(place, lanes) for place, lanes in self.split_row(address, width)]
+
+    def write_row(self, vectors: Sequence[Any], address: Any, width: int) -> None:
+        """Store the vectors of a row."""
+        for vector, (place, _) in zip(vectors, self.split_row(address, width), strict=True):
+            self.write_vector(vector, place)
+
+    def split_row(self, address: Any, width: int) -> list[tuple[Any, int]]:
+        """Return where the vectors of a row begin, and how many numbers each has."""
+        lanes = min(width, VECTOR)
+        return [(self.builder.gep(address, [WORD(place)]), lanes) for place in range(0, width, lanes)]
+
+    @property
+    def _align(self) -> int:
+        return 4 if self.element is SINGLE else 8
+
+    def _widen(self, value: Any, kind: Any) -> Any:
+        return self.builder.fpext(value, kind) if self.element is SINGLE else value
+
+    def _narrow(self, value: Any, kind: Any) -> Any:
+        return self.builder.fptrunc(value, kind) if self.element is SINGLE else value
 
 
 def _over_entries(
@@ -78,6 +133,8 @@ def _over_entries(
     The slots on the stack become registers when LLVM optimises the caller.
     """
     slots = [cgutils.alloca_once_value(builder, value) for value in carried]
+    for slot, value in zip(slots, carried, strict=True):
+        builder.store(value, slot)  # the loop may itself stand in a loop
     with cgutils.for_range(builder, stop, start, WORD) as loop:
         for slot, value in zip(slots, body(loop.index, [builder.load(slot) for slot in slots]), strict=True):
             builder.store(value, slot)
@@ -104,10 +161,10 @@ class _Entries:
         """Return the number of entry p."""
         return self.builder.load(self.builder.gep(self.values, [p]))
 
-    def row(self, weights: Any, p: Any) -> Any:
-        """Return the address of the row of W that belongs to entry p."""
+    def row(self, matrix: _Numbers, p: Any) -> Any:
+        """Return the address of the row of a matrix that belongs to entry p."""
         feature = self.builder.sext(self.builder.load(self.builder.gep(self.indices, [p])), WORD)
-        return self.builder.gep(weights, [self.builder.mul(feature, WORD(self.width))])
+        return matrix.at(self.builder.mul(feature, WORD(self.width) if self.width else matrix.columns))
 
     def loop_blocks(
         self, carried: Sequence[Any], body: Callable[[_Block, Sequence[Any]], Sequence[Any]]
@@ -146,15 +203,15 @@ class _Block:
             vector = self.x.builder.insert_element(vector, number, INT(lane))
         return vector
 
-    def gather(self, weights: Any, k: Any) -> tuple[Any, list[Any]]:
-        """Return column k of W at these entries, and the addresses."""
-        places = [self.x.builder.gep(self.x.row(weights, p), [k]) for p in self.entries]
-        return self._join([self.x.builder.load(place) for place in places]), places
+    def gather(self, matrix: _Numbers, k: Any) -> tuple[Any, list[Any]]:
+        """Return column k of a matrix at these entries, and the addresses."""
+        places = [self.x.builder.gep(self.x.row(matrix, p), [k]) for p in self.entries]
+        return self._join([matrix.read(place) for place in places]), places
 
-    def scatter(self, vector: Any, places: Sequence[Any]) -> None:
+    def scatter(self, matrix: _Numbers, vector: Any, places: Sequence[Any]) -> None:
         """Store a vector at these addresses."""
         for lane, place in enumerate(places):
-            self.x.builder.store(self.x.builder.extract_element(vector, INT(lane)), place)
+            matrix.write(self.x.builder.extract_element(vector, INT(lane)), place)
 
     def add_up(self, total: Any, terms: Any) -> Any:
         """Add the terms to a total, one after the other."""
@@ -169,16 +226,31 @@ def multiply_rows(typing_context: Any, weights: Any, x: Any, out: Any) -> Any:
     """out = W^T x, with the sums in registers."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rows, sums = (_data(context, builder, signature.args[place], arguments[place]) for place in (0, 2))
+        matrix, sums = (_Numbers(context, builder, signature.args[place], arguments[place]) for place in (0, 2))
         entries = _Entries(context, builder, x, arguments[1])
 
-        def add(p: Any, totals: Sequence[Any]) -> Sequence[Any]:
-            row = _load(builder, entries.row(rows, p), entries.width)
-            value = _splat(builder, entries.value(p))
-            return [builder.fadd(total, builder.fmul(value, part)) for total, part in zip(totals, row, strict=True)]
+        def multiply(first: Any, width: int) -> None:
+            """Multiply so many columns, from the first on."""
 
-        zeros = [LANE([0.0] * VECTOR)] * (entries.width // VECTOR)
-        _store(builder, entries.loop(zeros, add), sums, entries.width)
+            def add(p: Any, totals: Sequence[Any]) -> Sequence[Any]:
+                row = matrix.read_row(builder.gep(entries.row(matrix, p), [first]), width)
+                value = _splat(builder, entries.value(p), min(width, VECTOR))
+                return [builder.fadd(total, builder.fmul(value, part)) for total, part in zip(totals, row, strict=True)]
+
+            lanes = min(width, VECTOR)
+            zeros = [ir.VectorType(DOUBLE, lanes)([0.0] * lanes)] * (width // lanes)
+            sums.write_row(entries.loop(zeros, add), sums.at(first), width)
+
+        if entries.width:
+            multiply(WORD(0), entries.width)
+            return context.get_dummy_value()
+        blocks = builder.udiv(matrix.columns, WORD(BLOCK * VECTOR))
+        with cgutils.for_range(builder, blocks, intp=WORD) as loop:
+            multiply(builder.mul(loop.index, WORD(BLOCK * VECTOR)), BLOCK * VECTOR)
+        done = builder.mul(blocks, WORD(BLOCK * VECTOR))
+        rest = builder.lshr(builder.sub(matrix.columns, done), WORD(SHIFT))
+        with cgutils.for_range(builder, rest, intp=WORD) as loop:
+            multiply(builder.add(done, builder.shl(loop.index, WORD(SHIFT))), VECTOR)
         return context.get_dummy_value()
 
     return types.void(weights, x, out), code
@@ -189,16 +261,16 @@ def add_rows(typing_context: Any, weights: Any, x: Any, direction: Any, factor: 
     """W += factor * x (x) direction."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rows, along = (_data(context, builder, signature.args[place], arguments[place]) for place in (0, 2))
+        matrix, along = (_Numbers(context, builder, signature.args[place], arguments[place]) for place in (0, 2))
         entries = _Entries(context, builder, x, arguments[1])
-        directions = _load(builder, along, entries.width)
+        directions = along.read_row(along.data, entries.width)
 
         def add(p: Any, _: Sequence[Any]) -> Sequence[Any]:
-            base = entries.row(rows, p)
-            step = _splat(builder, builder.fmul(arguments[3], entries.value(p)))
-            row = _load(builder, base, entries.width)
+            base = entries.row(matrix, p)
+            step = _splat(builder, builder.fmul(arguments[3], entries.value(p)), min(entries.width, VECTOR))
+            row = matrix.read_row(base, entries.width)
             moved = [builder.fadd(w, builder.fmul(step, d)) for w, d in zip(row, directions, strict=True)]
-            _store(builder, moved, base, entries.width)
+            matrix.write_row(moved, base, entries.width)
             return []
 
         entries.loop([], add)
@@ -212,15 +284,15 @@ def add_columns(typing_context: Any, weights: Any, x: Any, columns: Any, factors
     """W^k += a x for two columns k and their factors a."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        rows = _data(context, builder, signature.args[0], arguments[0])
+        matrix = _Numbers(context, builder, signature.args[0], arguments[0])
         entries = _Entries(context, builder, x, arguments[1])
         pairs = [[builder.extract_value(arguments[part], place) for part in (2, 3)] for place in (0, 1)]
 
         def add(p: Any, _: Sequence[Any]) -> Sequence[Any]:
-            row, value = entries.row(rows, p), entries.value(p)
+            row, value = entries.row(matrix, p), entries.value(p)
             for column, factor in pairs:
                 place = builder.gep(row, [column])
-                builder.store(builder.fadd(builder.load(place), builder.fmul(factor, value)), place)
+                matrix.write(builder.fadd(matrix.read(place), builder.fmul(factor, value)), place)
             return []
 
         entries.loop([], add)
@@ -240,24 +312,26 @@ def divide_rows(typing_context: Any, arrays: Any, x: Any, direction: Any, bend: 
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        state = [_data(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(3)]
+        state = [_Numbers(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(3)]
         entries = _Entries(context, builder, x, arguments[1])
-        directions = _load(builder, _data(context, builder, signature.args[2], arguments[2]), entries.width)
-        bend, push = (_splat(builder, arguments[place]) for place in (3, 4))
+        along, lanes = _Numbers(context, builder, signature.args[2], arguments[2]), min(entries.width, VECTOR)
+        directions = along.read_row(along.data, entries.width)
+        bend, push = (_splat(builder, arguments[place], lanes) for place in (3, 4))
 
         def divide(p: Any, change: Sequence[Any]) -> Sequence[Any]:
-            value, total = _splat(builder, entries.value(p)), change[0]
-            rows = (_pointers(builder, entries.row(data, p), entries.width) for data in state)
-            for d, *places in zip(directions, *rows, strict=True):
-                old, b, a = (builder.load(place, align=8) for place in places)
+            value, total = _splat(builder, entries.value(p), lanes), change[0]
+            rows = (matrix.split_row(entries.row(matrix, p), entries.width) for matrix in state)
+            for d, *parts in zip(directions, *rows, strict=True):
+                places = [place for place, _ in parts]
+                old, b, a = (matrix.read_vector(place, lanes) for matrix, place in zip(state, places, strict=True))
                 g = builder.fmul(value, d)
                 b = builder.fadd(b, builder.fmul(push, g))
                 a = builder.fadd(a, builder.fmul(builder.fmul(bend, g), g))
                 new = builder.fdiv(builder.fneg(b), a)
-                for vector, place in zip((new, b, a), places, strict=True):
-                    builder.store(vector, place, align=8)
+                for matrix, vector, place in zip(state, (new, b, a), places, strict=True):
+                    matrix.write_vector(vector, place)
                 term = builder.fmul(builder.fsub(new, old), builder.fadd(new, old))
-                for lane in range(VECTOR):
+                for lane in range(lanes):
                     total = builder.fadd(total, builder.extract_element(term, INT(lane)))
             return [total]
 
@@ -276,7 +350,7 @@ def forget_column(typing_context: Any, variances: Any, x: Any, k: Any, retain: A
     """``S = S / (S + retain (1 - S))`` at column k where x is not 0; the sum of x^2 S."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        matrix = _data(context, builder, variances, arguments[0])
+        matrix = _Numbers(context, builder, variances, arguments[0])
         entries = _Entries(context, builder, x, arguments[1])
         ones, keep = _splat(builder, DOUBLE(1.0)), _splat(builder, arguments[3])
 
@@ -284,7 +358,7 @@ def forget_column(typing_context: Any, variances: Any, x: Any, k: Any, retain: A
             before, places = block.gather(matrix, arguments[2])
             S = builder.fdiv(before, builder.fadd(before, builder.fmul(keep, builder.fsub(ones, before))))
             S = builder.select(builder.fcmp_unordered("!=", block.values, LANE([0.0] * VECTOR)), S, before)
-            block.scatter(S, places)
+            block.scatter(matrix, S, places)
             return [block.add_up(totals[0], builder.fmul(builder.fmul(block.values, block.values), S))]
 
         return entries.loop_blocks([DOUBLE(0.0)], forget)[0]
@@ -297,16 +371,16 @@ def vary_column(typing_context: Any, arrays: Any, x: Any, k: Any, step: Any, gai
     """With (W, S) = `arrays`: ``W += step S x``, ``S = max(least, S / (1 + S (gain x^2)))`` at column k."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        matrices = [_data(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(2)]
+        W, V = (_Numbers(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(2))
         entries = _Entries(context, builder, x, arguments[1])
         step, gain, least = (_splat(builder, arguments[place]) for place in (3, 4, 5))
         ones = _splat(builder, DOUBLE(1.0))
 
         def move(block: _Block, _: Sequence[Any]) -> Sequence[Any]:
-            (w, to_w), (S, to_S) = (block.gather(matrix, arguments[2]) for matrix in matrices)
-            block.scatter(builder.fadd(w, builder.fmul(builder.fmul(step, S), block.values)), to_w)
+            (w, to_w), (S, to_S) = (block.gather(matrix, arguments[2]) for matrix in (W, V))
+            block.scatter(W, builder.fadd(w, builder.fmul(builder.fmul(step, S), block.values)), to_w)
             grown = builder.fmul(S, builder.fmul(gain, builder.fmul(block.values, block.values)))
-            block.scatter(_larger(builder, least, builder.fdiv(S, builder.fadd(ones, grown))), to_S)
+            block.scatter(V, _larger(builder, least, builder.fdiv(S, builder.fadd(ones, grown))), to_S)
             return []
 
         entries.loop_blocks([], move)
@@ -322,7 +396,7 @@ def root_column(typing_context: Any, arrays: Any, x: Any, k: Any, derivative: An
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        matrices = [_data(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(2)]
+        W, V = (_Numbers(context, builder, arrays[i], builder.extract_value(arguments[0], i)) for i in range(2))
         entries = _Entries(context, builder, x, arguments[1])
         given = [builder.extract_value(arguments[4], place) for place in range(4)]
         weight, rate, delta, high = (_splat(builder, number) for number in given)
@@ -331,13 +405,13 @@ def root_column(typing_context: Any, arrays: Any, x: Any, k: Any, derivative: An
         root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{VECTOR}f64")
 
         def move(block: _Block, _: Sequence[Any]) -> Sequence[Any]:
-            (w, to_w), (G, to_G) = (block.gather(matrix, arguments[2]) for matrix in matrices)
+            (w, to_w), (G, to_G) = (block.gather(matrix, arguments[2]) for matrix in (W, V))
             g = builder.fmul(builder.fmul(weight, block.values), slope)
             G = builder.fadd(G, builder.fmul(g, g))
-            block.scatter(G, to_G)
+            block.scatter(V, G, to_G)
             change = builder.fdiv(builder.fmul(rate, g), builder.call(root, [builder.fadd(delta, G)]))
             moved = _larger(builder, low, builder.fsub(w, change))
-            block.scatter(builder.select(builder.fcmp_ordered("<", moved, high), moved, high), to_w)
+            block.scatter(W, builder.select(builder.fcmp_ordered("<", moved, high), moved, high), to_w)
             return []
 
         entries.loop_blocks([], move)
@@ -353,12 +427,12 @@ def nonzero_lanes(typing_context: Any, vector: Any, x: Any) -> Any:
     width = width_of(x)
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = WORD(0)
-        zeros = LANE([0.0] * VECTOR)
-        loaded = _load(builder, _data(context, builder, signature.args[0], arguments[0]), width)
-        for place, part in enumerate(loaded):
-            bits = builder.bitcast(builder.fcmp_unordered("!=", part, zeros), ir.IntType(VECTOR))
-            word = builder.or_(word, builder.shl(builder.zext(bits, WORD), WORD(place * VECTOR)))
+        word, lanes = WORD(0), min(width, VECTOR)
+        zeros = ir.VectorType(DOUBLE, lanes)([0.0] * lanes)
+        numbers = _Numbers(context, builder, signature.args[0], arguments[0])
+        for place, part in enumerate(numbers.read_row(numbers.data, width)):
+            bits = builder.bitcast(builder.fcmp_unordered("!=", part, zeros), ir.IntType(lanes))
+            word = builder.or_(word, builder.shl(builder.zext(bits, WORD), WORD(place * lanes)))
         return word
 
     return types.uint64(vector, x), code

@@ -24,6 +24,7 @@ from gappletron.kernel.lanes import (
     nonzero_lanes,
     padded_width,
     root_column,
+    row_width,
     vary_column,
     width_of,
 )
@@ -61,18 +62,18 @@ class Lanes(Piece, abstract=True):
 
     def padded(self, classes: int) -> int:
         """Return the length of a row for so many classes."""
-        return self.width or classes
+        return row_width(classes)
 
 
-# Module-level names, so that the on-disk cache of compiled code can refer to the classes. Rows of 0 are not padded.
-for _width in range(0, WIDEST + 1, VECTOR):
+# Module-level names, so that the on-disk cache of compiled code can refer to the classes. 0 stands for any width.
+for _width in (2, *range(0, WIDEST + 1, VECTOR)):
     _name = f"Lanes{_width}"
     globals()[_name] = PieceType(_name, (Lanes,), {"__module__": __name__, "__qualname__": _name, "width": _width})
 
 
 @functools.cache
 def lanes_for(classes: int) -> Any:
-    """Return the lanes for so many classes: a multiple of 4 up to 64, unpadded beyond."""
+    """Return the lanes for so many classes: 2, a multiple of 4 up to 64, any width beyond."""
     return globals()[f"Lanes{padded_width(classes)}"]()
 
 
@@ -153,6 +154,16 @@ def log_partition(scores: Floats, top: int) -> float:
     return math.log1p(total)
 
 
+def to_double(number: float) -> float:
+    """Return a number as a double: matrices may hold single floats, which NumPy would not widen."""
+    return float(number)
+
+
+@compiled_by(to_double)
+def _compiled_to_double(number: Any) -> Callable[..., float]:
+    return lambda number: np.float64(number)
+
+
 def dot(weights: Floats, x: Row, out: Floats) -> None:
     """out = W^T x for feature-major W (d x K): each active feature adds one contiguous row.
 
@@ -166,19 +177,22 @@ def dot(weights: Floats, x: Row, out: Floats) -> None:
         j = x.indices[p]
         v = x.values[p]
         for k in range(K):
-            out[k] += v * weights[j, k]
+            out[k] += v * to_double(weights[j, k])
 
 
 @compiled_by(dot)
 def _compiled_dot(weights: Any, x: Any, out: Any) -> Callable[..., None]:
-    return (
-        (lambda weights, x, out: multiply_rows(weights, x, out)) if width_of(x) and are_doubles(weights, out) else dot
-    )
+    return (lambda weights, x, out: multiply_rows(weights, x, out)) if are_vectors(weights, out) else dot
 
 
 def are_doubles(*arrays: Any) -> bool:
     """Whether these compiled types are contiguous arrays of doubles, which the vector code needs."""
     return all(str(array.dtype) == "float64" and array.layout == "C" for array in arrays)
+
+
+def are_vectors(*arrays: Any) -> bool:
+    """Whether these compiled types are contiguous arrays of doubles or single floats, which vector code can read."""
+    return all(str(array.dtype) in ("float64", "float32") and array.layout == "C" for array in arrays)
 
 
 @helper
@@ -285,7 +299,7 @@ def forget_certainty(variances: Floats, x: Row, k: int, retain: float) -> float:
     """``1/S <- 1 + retain (1/S - 1)`` for the features of x that are not 0 and class k; then the sum of x^2 S."""
     total = 0.0
     for p in range(x.start, x.stop):
-        S = variances[x.indices[p], k]
+        S = to_double(variances[x.indices[p], k])
         if x.values[p] != 0.0:
             S = S / (S + retain * (1.0 - S))
         variances[x.indices[p], k] = S
@@ -295,7 +309,7 @@ def forget_certainty(variances: Floats, x: Row, k: int, retain: float) -> float:
 
 @compiled_by(forget_certainty)
 def _compiled_forget_certainty(variances: Any, x: Any, k: Any, retain: Any) -> Callable[..., float]:
-    if not (width_of(x) and are_doubles(variances)):
+    if not are_vectors(variances):
         return forget_certainty
     return lambda variances, x, k, retain: forget_column(variances, x, k, retain)
 
@@ -308,14 +322,14 @@ def variance_step(arrays: tuple[Floats, Floats], x: Row, k: int, step: float, ga
     for p in range(x.start, x.stop):
         j = x.indices[p]
         value = x.values[p]
-        S = variances[j, k]
-        weights[j, k] += step * S * value
+        S = to_double(variances[j, k])
+        weights[j, k] = to_double(weights[j, k]) + step * S * value
         variances[j, k] = max(least, S / (1.0 + S * (gain * (value * value))))
 
 
 @compiled_by(variance_step)
 def _compiled_variance_step(arrays: Any, x: Any, k: Any, step: Any, gain: Any, least: Any) -> Callable[..., None]:
-    if not (width_of(x) and are_doubles(*arrays)):
+    if not are_vectors(*arrays):
         return variance_step
     return lambda arrays, x, k, step, gain, least: vary_column(arrays, x, k, step, gain, least)
 
@@ -331,14 +345,15 @@ def root_step(
     for p in range(x.start, x.stop):
         j = x.indices[p]
         g = weight * x.values[p] * derivative
-        totals[j, k] += g * g
-        moved = weights[j, k] - rate * g / math.sqrt(delta + totals[j, k])
+        total = to_double(totals[j, k]) + g * g
+        totals[j, k] = total
+        moved = to_double(weights[j, k]) - rate * g / math.sqrt(delta + total)
         weights[j, k] = min(clip, max(-clip, moved))
 
 
 @compiled_by(root_step)
 def _compiled_root_step(arrays: Any, x: Any, k: Any, derivative: Any, numbers: Any) -> Callable[..., None]:
-    if not (width_of(x) and are_doubles(*arrays)):
+    if not are_vectors(*arrays):
         return root_step
     return lambda arrays, x, k, derivative, numbers: root_column(arrays, x, k, derivative, numbers)
 

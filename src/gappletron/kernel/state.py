@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from gappletron.base.checks import check_memory
 from gappletron.base.errors import UserError
-from gappletron.kernel.lanes import padded_width
+from gappletron.kernel.lanes import row_width
 
 AXES = ("features", "classes", "actions")
 ALIGNMENT = 64  # bytes: a row of 8 numbers then lies in one cache line
@@ -119,7 +119,7 @@ class Sizes(NamedTuple):
         """Return the shape of a field as it is allocated: a last axis of classes is a whole number of vectors."""
         shape = self.shape(field)
         if field.axes[-1] == "classes":
-            return (*shape[:-1], padded_width(self.classes) or self.classes)
+            return (*shape[:-1], row_width(self.classes))
         return shape
 
 

@@ -28,6 +28,7 @@ from gappletron.kernel.numerics import (
     root_step,
     squared_length,
     squared_norm,
+    to_double,
     variance_step,
 )
 from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, Share, compiled, helper, seldom
@@ -47,9 +48,12 @@ CANCELLED = 1e-6
 
 SAFE_FACTOR = 1e80  # with a factor below this no step on V is as long as LONGEST_STEP
 LONGEST_STEP = 1e140  # where a step on V is longer, or its factor larger, the scale is multiplied into V first
-# No weight of :class:`ConfidenceWeighted` becomes more certain than this: below the smallest normal number the next
-# division could overflow.
-SMALLEST_VARIANCE = 1e-100
+# No weight of :class:`ConfidenceWeighted` becomes more certain than this: below the smallest normal number, also of
+# single floats, the next division could overflow.
+SMALLEST_VARIANCE = 1e-30
+# While the mean of ||x||^2 is less than this times 1 / noise, it learns nothing: weights could be too large for single
+# floats.
+SHORTEST = 1e-60
 
 
 class Optimizer(Piece, abstract=True):
@@ -125,7 +129,7 @@ def scale_all(weights: Floats, factor: float) -> None:
     """Multiply every entry by a factor."""
     for j in range(weights.shape[0]):
         for k in range(weights.shape[1]):
-            weights[j, k] *= factor
+            weights[j, k] = factor * to_double(weights[j, k])
 
 
 @helper
@@ -483,7 +487,7 @@ class ConfidenceWeighted(Optimizer):
         total = 0.0
         for p in range(x.start, x.stop):
             j = x.indices[p]
-            total += x.values[p] * x.values[p] * (state.variances[j, a] + state.variances[j, b])
+            total += x.values[p] * x.values[p] * (to_double(state.variances[j, a]) + to_double(state.variances[j, b]))
         return 0.5 * total / x.squared if total > 0.0 else 1.0
 
 
@@ -492,7 +496,7 @@ def variance_at(variances: Floats, x: Row, k: int) -> float:
     """The sum of x^2 S for class k."""
     total = 0.0
     for p in range(x.start, x.stop):
-        total += x.values[p] * x.values[p] * variances[x.indices[p], k]
+        total += x.values[p] * x.values[p] * to_double(variances[x.indices[p], k])
     return total
 
 
@@ -502,7 +506,7 @@ def confident_step(optimizer: ConfidenceWeighted, state: Any, x: Row, direction:
     state.total[0] += x.squared
     state.rows[0] += 1.0
     r = optimizer.noise * (state.total[0] / state.rows[0])
-    if r > SMALLEST_TOTAL and x.squared > 0.0:
+    if r > SHORTEST and x.squared > 0.0:
         for k in range(direction.size):
             if direction[k] != 0.0:
                 if optimizer.retain < 1.0:

@@ -11,6 +11,8 @@ import math
 from abc import abstractmethod
 from typing import Any
 
+import numpy as np
+
 from gappletron.graphs.graph import Plan
 from gappletron.kernel.numerics import Row, argmax, dot, rival
 from gappletron.kernel.pieces import Piece, Positive, PositiveOrInfinite, compiled, helper, seldom
@@ -44,6 +46,8 @@ KEPT = 0.3  # what a restart leaves of the weights
 LEAST_JUDGED, MOST_WRONG = 3.0, 0.25
 # What is counted of those weights: rounds, errors, and whether there are any.
 JUDGED, WRONG, KNOWN = range(3)
+
+LONGEST = 1e36  # AdaGrad does not learn from longer rows: its sums of squares are single floats
 
 MOST_ROWS = 8192.0  # the mean of ||x||^2 remembers at most so many rows
 
@@ -188,9 +192,9 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
         the slow one before the last restart, with what was counted of them.
         """
         return {
-            "slow": self.slow.declare(),
-            "fast": self.fast.declare(),
-            "third": self.third.declare(),
+            "slow": in_single_floats(self.slow.declare()),
+            "fast": in_single_floats(self.fast.declare()),
+            "third": in_single_floats(self.third.declare()),
             "losses": Field(4, least=0),
             "bins": Field(2, BINS, least=0),
             "doubtful": Field(2, BINS, least=0),
@@ -200,7 +204,7 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
             "learned": Field(least=0),
             "age": Field(least=0),
             "size": Field(2, least=0),
-            "before": Field("features", "classes"),
+            "before": Field("features", "classes", dtype=np.float32),
             "returning": Field(3, least=0),
             "slow_scores": Scratch("classes"),
             "fast_scores": Scratch("classes"),
@@ -262,7 +266,7 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
             self.slow.step(state.slow, x, state.slow_direction, 1.0)
         if fast > 0.0:
             self.fast.step(state.fast, x, state.fast_direction, 1.0)
-        if third > 0.0:
+        if third > 0.0 and x.squared < LONGEST:
             self.third.step(state.third, x, state.third_direction, 1.0)
         state.learned[0] += 1.0
         state.age[0] += 1.0
@@ -297,7 +301,19 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
 
     def weights(self, state: Any) -> Floats:
         """Those of the slow scorer."""
-        return self.slow.weights(state.slow)
+        return self.slow.weights(state.slow).astype(np.float64)
+
+
+def in_single_floats(layout: Layout) -> Layout:
+    """Return a layout whose matrices of features x classes are single floats: half of the memory, and scores of which
+    seven digits are right.
+    """
+    return {
+        name: Field(*field.axes, dtype=np.float32, fill=field.fill, least=field.least, above=field.above)
+        if isinstance(field, Field) and field.axes == ("features", "classes")
+        else field
+        for name, field in layout.items()
+    }
 
 
 @seldom
