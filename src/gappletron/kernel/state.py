@@ -12,6 +12,7 @@ padding holds the fill value and is never read as a result.
 import functools
 import keyword
 import math
+import mmap
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -25,6 +26,7 @@ from gappletron.kernel.lanes import row_width
 
 AXES = ("features", "classes", "actions")
 ALIGNMENT = 64  # bytes: a row of 8 numbers then lies in one cache line
+MAPPED = 2**18  # arrays of so many bytes are mappings of their own
 
 
 class Field:
@@ -171,8 +173,14 @@ def _nest(layout: Layout, value: Callable[[str], Any], path: str = "") -> Any:
 
 
 def _allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return an aligned array of zeros; its pages are only taken when they are written."""
+    """Return an aligned array of zeros; its pages are only taken when they are written.
+
+    A large one is a mapping of its own, which goes back to the system when it is freed. The allocator of C would keep
+    the room of the arrays that a growing state leaves behind.
+    """
     size = math.prod(shape) * dtype.itemsize
+    if size >= MAPPED:
+        return np.frombuffer(mmap.mmap(-1, size, access=mmap.ACCESS_COPY), dtype).reshape(shape)
     raw = np.zeros(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(dtype).reshape(shape)
