@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gappletron.graphs.sums import Sums, multiply, split
 from gappletron.kernel.pieces import helper, seldom
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration import barrier
@@ -45,6 +46,7 @@ class Game(NamedTuple):
     :param observers: K x N: whether the action (column) shows the label (row).
     :param revealing: N: the action shows every label.
     :param revealer: the first of them, where there is one.
+    :param saving, seeing: `saved` and `observers`, for :func:`gappletron.graphs.sums.multiply`.
 
     >>> make_game(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
     True
@@ -58,6 +60,8 @@ class Game(NamedTuple):
     observers: Flags
     revealing: Flags
     revealer: int
+    saving: Sums
+    seeing: Sums
 
 
 def make_game(visible: Flags, costs: Floats) -> Game:
@@ -67,7 +71,7 @@ def make_game(visible: Flags, costs: Floats) -> Game:
     saved = np.ascontiguousarray((top - costs).T)
     always = np.logical_and.reduce(visible, axis=0)
     kind = ANY
-    if (top > 0.0).all() and (saved == np.diag(top) @ np.eye(K, N)).all():
+    if (top > 0.0).all() and (saved[:, :K].diagonal() == top).all() and np.count_nonzero(saved) == K:
         if N == K and (visible == np.eye(K, dtype=bool)).all():
             kind = BANDIT
         elif (visible.all(axis=1) == visible.any(axis=1)).all():
@@ -75,24 +79,25 @@ def make_game(visible: Flags, costs: Floats) -> Game:
     unit = np.divide(1.0, top, out=np.zeros(K), where=top > 0.0)
     revealing = np.logical_and.reduce(visible, axis=1)
     observers = np.ascontiguousarray(visible.T)
-    return Game(kind, top, unit, saved, always, observers, revealing, int(np.argmax(revealing)))
+    # With the least entries P is a sum of probabilities, never a difference.
+    sums = split(saved), split(observers.astype(np.float64), np.min)
+    return Game(kind, top, unit, saved, always, observers, revealing, int(np.argmax(revealing)), *sums)
 
 
 WANTS, PRICES, SLACK = range(barrier.OWN, barrier.OWN + 3)
 
 
 @seldom
-def worst(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
-    """Return V(p), the maximum over the labels; `prices` are s_y."""
+def worst(game: Game, losses: Floats, prices: Floats, p: Floats, room: Floats) -> float:
+    """Return V(p), the maximum over the labels; `prices` are s_y, and `room` is for two numbers per label."""
+    saved, seen = room[0], room[1]
+    multiply(game.saving, p, saved)
+    multiply(game.seeing, p, seen)
     found = -math.inf
     for y in range(losses.size):
-        cost, seen = game.top[y] - losses[y], 0.0
-        for i in range(p.size):
-            cost -= p[i] * game.saved[y, i]
-            if game.observers[y, i]:
-                seen += p[i]
+        cost = game.top[y] - losses[y] - saved[y]
         if prices[y] > 0.0:
-            cost += prices[y] / seen if seen > 0.0 else math.inf
+            cost += prices[y] / seen[y] if seen[y] > 0.0 else math.inf
         found = max(found, cost)
     return found
 
