@@ -30,10 +30,10 @@ BANDIT, REVEALING, ANY = range(3)
 
 NEWTON_STEPS = 100  # at most so many, in V or in q: about ten are needed, more for numbers of very different sizes
 BARRIER_STEPS = 120  # at most so many steps of the interior point method: about thirty are needed
-ACCURACY = 1e-9  # where the interior point method stops, relative to max(1, |V|)
+ACCURACY = 1e-7  # where the interior point method stops, relative to max(1, |V|)
 SMALLEST = 1e-307  # what a probability counts as that is smaller, where something is divided by it
 LARGEST = 1e10  # where a stability is larger than this, the interior point method is left out
-GROWTH = 12.0  # the factor by which the weight of the objective, against the barrier, grows from step to step
+GROWTH = 6.0  # the factor by which the weight of the objective, against the barrier, grows from step to step
 
 
 class Game(NamedTuple):
@@ -385,6 +385,9 @@ def follow(game: Game, V: float, free: bool, work: Any) -> float:
     for a growing tau by damped Newton steps. The barrier, ``- sum_i ln p_i - sum_y ln(slack_y) - sum_y ln P_p(y)``, and
     with a free V ``- ln(1 - sum_i p_i)``, is self-concordant: it is that of the cones ``u P >= s``. So theta/tau, with
     theta its number of terms, bounds the distance to the optimum. Every p on the way is feasible.
+
+    Where tau has just grown by a factor g, the step is at most 1/g of Newton's. The path is nearly linear in 1/tau, and
+    its tangent, as far as the new tau, is that part of the step: a p_i that falls as 1/tau lands where it should.
     """
     p, step = work.actions[PLAY], work.actions[STEP]
     N, K = game.observers.shape[1], game.observers.shape[0]
@@ -405,6 +408,7 @@ def follow(game: Game, V: float, free: bool, work: Any) -> float:
         bent = eliminate_play(bent, free, work)
         if tau == 0.0:
             tau = pull if free else theta / mass
+        grown = 1.0
         while True:
             dV, decrement = direction(tau, pull, bent, free, work)
             if not decrement < barrier.NEAR:
@@ -414,7 +418,8 @@ def follow(game: Game, V: float, free: bool, work: Any) -> float:
             if not free and mass - 2.0 * theta / tau > 1.0:
                 return V  # the least sum is above 1: V must rise
             tau *= GROWTH
-        size = step_size(game, dV, tau, decrement, free, work)
+            grown *= GROWTH
+        size = step_size(game, dV, tau, decrement, free, 1.0 / grown, work)
         if not size > 0.0:
             return V
         V += size * dV
@@ -494,17 +499,24 @@ def add_label(game: Game, y: int, work: Any) -> None:
         gradient[i] -= first[i] + sees * shown
         column[i] += first[i] * r
     for i in range(gradient.size):
-        for j in range(i + 1):
-            work.matrix[i, j] += first[i] * first[j] + second[i] * second[j]
+        if first[i] != 0.0:  # else the action neither saves nor shows anything here
+            add_products(work.matrix[i], first[i], first, second[i], second, i + 1)
+
+
+@helper
+def add_products(line: Floats, a: float, first: Floats, b: float, second: Floats, stop: int) -> None:
+    """Add ``a first + b second`` to a line, up to an entry; on its own, so that the compiler makes vectors of it."""
+    for j in range(stop):
+        line[j] += a * first[j] + b * second[j]
 
 
 @seldom
-def step_size(game: Game, dV: float, tau: float, decrement: float, free: bool, work: Any) -> float:
-    """Return the length of a Newton step: at most 1, feasible, and not far behind the minimum along it; or 0."""
+def step_size(game: Game, dV: float, tau: float, decrement: float, free: bool, most: float, work: Any) -> float:
+    """Return the length of a Newton step: at most `most`, feasible, and not far behind the minimum along it; or 0."""
     p, step, prices = work.actions[PLAY], work.actions[STEP], work.labels[PRICES]
     seen, saved = work.labels[barrier.SEEN], work.labels[barrier.SAVED]
     seen_step, saved_step = work.labels[barrier.SEEN_STEP], work.labels[barrier.SAVED_STEP]
-    size, total, room = barrier.longest_step(work), 0.0, 1.0
+    size, total, room = min(most, barrier.longest_step(work)), 0.0, 1.0
     for i in range(p.size):
         total += step[i]
         room -= p[i]
