@@ -539,9 +539,14 @@ def closest(d, star):
     return min((k for k in range(len(d)) if k != star), key=lambda k: (d[k], k))
 
 
+def expected_costs(C, q):
+    """Of the classes, summed up one after the other: classes that are alike are tied."""
+    return np.array([sum(C[k, y] * q[y] for y in range(len(q))) for k in range(len(q))])
+
+
 def cheapest_class(C, q):
     """The class of least expected cost."""
-    return int(np.argmin((C @ q)[: C.shape[1]]))
+    return int(np.argmin(expected_costs(C, q)))
 
 
 def inverse_gaps(c, gamma):
@@ -849,7 +854,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
         if plain:
             made = np.clip(b, -1, 1)
         else:
-            cost = C[:K] @ softmax(beta * b)
+            cost = expected_costs(C, softmax(beta * b))
             relative = cost / (cost.max() or 1.0) + 1e-12
             made = np.maximum(-1, 1 - np.log(relative / relative.min()) / beta)
         rho = max(largest, len(S))

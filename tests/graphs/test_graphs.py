@@ -407,12 +407,12 @@ def test_observability_by_hand(visible, expected):
 def test_arrays_are_what_kernels_expect(graph):
     found = graph.arrays
     fields = ("visible", "observers", "revealing", "dominating", "sole_observer", "costs", "has_costs")
-    assert GraphArrays._fields == fields
+    assert GraphArrays._fields == (*fields, "cost_sums")
     assert (found.has_costs, found.costs.shape) == (False, (0, 0))
     priced = graph.with_costs(3.0 * graph.costs).arrays
     assert priced.has_costs
     assert priced.costs.tolist() == (3.0 * graph.costs).tolist()
-    *found_arrays, _ = found
+    *found_arrays, _, _ = found
     for array in found_arrays:
         assert array.flags.c_contiguous
         assert not array.flags.writeable

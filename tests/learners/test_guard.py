@@ -63,7 +63,7 @@ def play_given(player, X, y, given=None, graphs=None):
         state, plan = player.engine.state.tuple, player.learner.plan(graph)
         told.append(
             (
-                value(plan.table.game, state.losses, state.prices, turn.probabilities),
+                value(plan.table.game, state.losses, state.prices, turn.probabilities, state.room),
                 plan.table.largest * state.rates[GAMMA if graph.visible[turn.greedy, turn.greedy] else ALLOWED],
                 turn.probabilities.copy(),
             )
@@ -282,7 +282,7 @@ def test_the_inequality_of_one_round_by_enumeration(graph):
             player.draw(turn, vector, player.rounds)
             state, p = player.engine.state.tuple, turn.probabilities
             x = x * turn.kept[-1]  # noqa: PLW2901 - as the guard sees it
-            V = value(player.engine.plan.table.game, state.losses, state.prices, p)
+            V = value(player.engine.plan.table.game, state.losses, state.prices, p, state.room)
             for k in range(graph.n_classes):
                 P = p[graph.visible[:, k]].sum()
                 eta, c = state.rates[1], costs[:, k].max()
@@ -426,7 +426,10 @@ def test_the_bound_in_simulation(preset):
                 player.draw(turn, vector, player.rounds)
                 state = player.engine.state.tuple
                 y = int(np.argmin(turn.probabilities[:K]))
-                values += max(0.0, value(player.engine.plan.table.game, state.losses, state.prices, turn.probabilities))
+                values += max(
+                    0.0,
+                    value(player.engine.plan.table.game, state.losses, state.prices, turn.probabilities, state.room),
+                )
                 losses += reference.smooth_hinge(b, y)
                 mistakes += 1.0 - turn.probabilities[y]  # the expectation, given the past
                 player.learn(turn, y if graph.visible[turn.action, y] else -1)

@@ -43,6 +43,7 @@ from gappletron.graphs.labels import (
     check_size,
 )
 from gappletron.graphs.presets import PRESETS
+from gappletron.graphs.sums import Sums, split
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 NO_COSTS = np.zeros((0, 0))
 NO_COSTS.flags.writeable = False
+NO_SUMS = split(np.zeros((1, 1)))
 
 NAMES_IN_CAPTION, LETTERS_IN_CAPTION = 3, 20
 
@@ -65,6 +67,7 @@ class GraphArrays(NamedTuple):
     :param costs: N x K: what the action (row) costs where the label is the class (column); empty where only mistakes
         count. In compiled code use :func:`gappletron.learners.learner.cost_of`.
     :param has_costs: whether there are other costs than 0 and 1.
+    :param cost_sums: these costs, for :func:`gappletron.graphs.sums.multiply`.
 
     >>> FeedbackGraph.filtering(2).arrays.observers.astype(int)
     array([[1, 0],
@@ -78,6 +81,7 @@ class GraphArrays(NamedTuple):
     sole_observer: NDArray[np.int64]
     costs: NDArray[np.float64]
     has_costs: bool
+    cost_sums: Sums
 
 
 class Plan(NamedTuple):
@@ -567,15 +571,16 @@ class FeedbackGraph:
 
 def _make_arrays(graph: FeedbackGraph) -> GraphArrays:
     """Return the graph for compiled code."""
-    visible = graph.visible
+    visible, costs = graph.visible, graph.costs if graph.has_costs else NO_COSTS
     return GraphArrays(
         visible,
         freeze(np.array(visible.T, dtype=np.bool_, order="C")),
         freeze(np.asarray(visible.all(axis=1))),
         freeze(np.array(graph.dominating_indices, dtype=np.int64)),
         freeze(np.where(visible.sum(axis=0) == 1, visible.argmax(axis=0), -1).astype(np.int64)),
-        graph.costs if graph.has_costs else NO_COSTS,
+        costs,
         graph.has_costs,
+        split(costs) if graph.has_costs else NO_SUMS,
     )
 
 

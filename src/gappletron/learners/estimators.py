@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import Plan
+from gappletron.graphs.sums import multiply
 from gappletron.kernel.numerics import Row, argmax, is_followed, log_partition, rival, sharpened_softmax
 from gappletron.kernel.pieces import compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
@@ -72,22 +73,19 @@ class Estimator(Composed, abstract=True):
             "fit": Field(len(SHARPNESS), least=0),
             "learned": Field(least=0),
             "estimates": Scratch("classes"),
+            "expected": Scratch("actions"),
             "direction": Scratch("classes"),
         }
 
     def choice(self, state: Any, plan: Plan, scores: Floats) -> int:
-        top = argmax(scores)
         if not plan.graph.has_costs:
-            return top
-        sharpness = best_sharpness(state.fit)
-        best, least = 0, 0.0
-        for i in range(scores.size):
-            cost = 0.0
-            for y in range(scores.size):
-                if plan.graph.costs[i, y] > 0.0:
-                    cost += plan.graph.costs[i, y] * math.exp(sharpness * (scores[y] - scores[top]))
-            if i == 0 or cost < least:
-                best, least = i, cost
+            return argmax(scores)
+        sharpened_softmax(scores, best_sharpness(state.fit), state.estimates)
+        multiply(plan.graph.cost_sums, state.estimates, state.expected)
+        best = 0
+        for k in range(1, scores.size):
+            if state.expected[k] < state.expected[best]:
+                best = k
         return best
 
     def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
@@ -104,9 +102,8 @@ class Estimator(Composed, abstract=True):
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = self.choice(state, plan, scores)
         sharpness = 1.0
-        if plan.graph.has_costs:
+        if plan.graph.has_costs:  # then the choice has left its probabilities in the estimates
             sharpness = best_sharpness(state.fit)
-            sharpened_softmax(scores, sharpness, state.estimates)
         else:
             self.estimate(scores, state.estimates)
         outlook = Outlook(self.optimizer, state.optimizer, x, greedy, 0.0, 0.0, 0.0)

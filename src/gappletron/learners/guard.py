@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
-from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
+from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.graphs.sums import multiply
 from gappletron.kernel.numerics import Row, argmax, dot, is_followed, rival, sharpened_softmax
 from gappletron.kernel.pieces import NotNegative, Positive, Share, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch, freeze
@@ -162,6 +163,8 @@ class Guarded(Learner):
             "rates": Scratch(4),
             "safe": Scratch("actions"),
             "candidate": Scratch("actions"),
+            "expected": Scratch("actions"),
+            "room": Scratch(2, "classes"),
         }
 
     def table(self, graph: FeedbackGraph) -> GuardTable:
@@ -187,7 +190,10 @@ class Guarded(Learner):
         receive(state, kept)
         self.scorer.judge(state.scorer, x, state.given, state.is_given[0] > 0.0, state.base)
         if plan.graph.has_costs:
-            adjust_to_costs(plan.graph, state.base, best_sharpness(state.fit), state.estimates, state.adjusted)
+            sharpness = best_sharpness(state.fit)
+            sharpened_softmax(state.base, sharpness, state.estimates)
+            multiply(plan.graph.cost_sums, state.estimates, state.expected)
+            adjust_to_costs(state.expected, sharpness, state.adjusted)
         else:
             for k in range(state.base.size):
                 state.adjusted[k] = min(1.0, max(-1.0, state.base[k]))
@@ -246,9 +252,8 @@ class Guarded(Learner):
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
         sharpness = 1.0
-        if plan.graph.has_costs:
+        if plan.graph.has_costs:  # then the estimates are those that the scores were adjusted by
             sharpness = best_sharpness(state.fit)
-            sharpened_softmax(state.base, sharpness, state.estimates)
         else:
             for k in range(scores.size):
                 state.estimates[k] = 0.5 + 0.5 * min(1.0, max(-1.0, scores[k]))
@@ -269,7 +274,7 @@ class Guarded(Learner):
 
     def take_distribution(self, state: Any, plan: Plan, x: Row, probabilities: Floats, kept: Floats) -> None:
         """Count V_t of the distribution that is played, which limits may have changed; keep the scorer's scores."""
-        V = value(plan.table.game, state.losses, state.prices, probabilities)
+        V = value(plan.table.game, state.losses, state.prices, probabilities, state.room)
         if V > 0.0:
             state.blind[0] += 1.0
             if math.inf > V:
@@ -500,24 +505,20 @@ def measure_size(state: Any, plan: Plan, x: Row) -> float:
 
 
 @helper
-def adjust_to_costs(graph: GraphArrays, scores: Floats, sharpness: float, work: Floats, out: Floats) -> None:
+def adjust_to_costs(expected: Floats, sharpness: float, out: Floats) -> None:
     """Fill `out` with scores in [-1, 1] whose order is that of the expected costs under ``softmax(sharpness s)``, the
     cheapest class first. Without costs, and for two classes, their differences would be those of s.
     """
-    sharpened_softmax(scores, sharpness, work)
     worst_cost, best = 0.0, 0
     for k in range(out.size):
-        out[k] = 0.0
-        for y in range(out.size):
-            out[k] += graph.costs[k, y] * work[y]
-        worst_cost = max(worst_cost, out[k])
-        if out[k] < out[best]:
+        worst_cost = max(worst_cost, expected[k])
+        if expected[k] < expected[best]:
             best = k
     if worst_cost == 0.0:
         worst_cost = 1.0
-    least = out[best] / worst_cost + LEAST_COST
+    least = expected[best] / worst_cost + LEAST_COST
     for k in range(out.size):
-        out[k] = max(-1.0, 1.0 - math.log((out[k] / worst_cost + LEAST_COST) / least) / sharpness)
+        out[k] = max(-1.0, 1.0 - math.log((expected[k] / worst_cost + LEAST_COST) / least) / sharpness)
 
 
 @helper

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gappletron.graphs.sums import Sums, multiply, split
 from gappletron.kernel.pieces import helper, seldom
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration import barrier
@@ -29,10 +30,10 @@ BANDIT, REVEALING, ANY = range(3)
 
 NEWTON_STEPS = 100  # at most so many, in V or in q: about ten are needed, more for numbers of very different sizes
 BARRIER_STEPS = 120  # at most so many steps of the interior point method: about thirty are needed
-ACCURACY = 1e-9  # where the interior point method stops, relative to max(1, |V|)
+ACCURACY = 1e-7  # where the interior point method stops, relative to max(1, |V|)
 SMALLEST = 1e-307  # what a probability counts as that is smaller, where something is divided by it
 LARGEST = 1e10  # where a stability is larger than this, the interior point method is left out
-GROWTH = 12.0  # the factor by which the weight of the objective, against the barrier, grows from step to step
+GROWTH = 6.0  # the factor by which the weight of the objective, against the barrier, grows from step to step
 
 
 class Game(NamedTuple):
@@ -45,6 +46,7 @@ class Game(NamedTuple):
     :param observers: K x N: whether the action (column) shows the label (row).
     :param revealing: N: the action shows every label.
     :param revealer: the first of them, where there is one.
+    :param saving, seeing: `saved` and `observers`, for :func:`gappletron.graphs.sums.multiply`.
 
     >>> make_game(np.eye(3, dtype=bool), 1.0 - np.eye(3)).kind == BANDIT
     True
@@ -58,6 +60,8 @@ class Game(NamedTuple):
     observers: Flags
     revealing: Flags
     revealer: int
+    saving: Sums
+    seeing: Sums
 
 
 def make_game(visible: Flags, costs: Floats) -> Game:
@@ -67,7 +71,7 @@ def make_game(visible: Flags, costs: Floats) -> Game:
     saved = np.ascontiguousarray((top - costs).T)
     always = np.logical_and.reduce(visible, axis=0)
     kind = ANY
-    if (top > 0.0).all() and (saved == np.diag(top) @ np.eye(K, N)).all():
+    if (top > 0.0).all() and (saved[:, :K].diagonal() == top).all() and np.count_nonzero(saved) == K:
         if N == K and (visible == np.eye(K, dtype=bool)).all():
             kind = BANDIT
         elif (visible.all(axis=1) == visible.any(axis=1)).all():
@@ -75,24 +79,25 @@ def make_game(visible: Flags, costs: Floats) -> Game:
     unit = np.divide(1.0, top, out=np.zeros(K), where=top > 0.0)
     revealing = np.logical_and.reduce(visible, axis=1)
     observers = np.ascontiguousarray(visible.T)
-    return Game(kind, top, unit, saved, always, observers, revealing, int(np.argmax(revealing)))
+    # With the least entries P is a sum of probabilities, never a difference.
+    sums = split(saved), split(observers.astype(np.float64), np.min)
+    return Game(kind, top, unit, saved, always, observers, revealing, int(np.argmax(revealing)), *sums)
 
 
 WANTS, PRICES, SLACK = range(barrier.OWN, barrier.OWN + 3)
 
 
 @seldom
-def worst(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
-    """Return V(p), the maximum over the labels; `prices` are s_y."""
+def worst(game: Game, losses: Floats, prices: Floats, p: Floats, room: Floats) -> float:
+    """Return V(p), the maximum over the labels; `prices` are s_y, and `room` is for two numbers per label."""
+    saved, seen = room[0], room[1]
+    multiply(game.saving, p, saved)
+    multiply(game.seeing, p, seen)
     found = -math.inf
     for y in range(losses.size):
-        cost, seen = game.top[y] - losses[y], 0.0
-        for i in range(p.size):
-            cost -= p[i] * game.saved[y, i]
-            if game.observers[y, i]:
-                seen += p[i]
+        cost = game.top[y] - losses[y] - saved[y]
         if prices[y] > 0.0:
-            cost += prices[y] / seen if seen > 0.0 else math.inf
+            cost += prices[y] / seen[y] if seen[y] > 0.0 else math.inf
         found = max(found, cost)
     return found
 
@@ -380,6 +385,9 @@ def follow(game: Game, V: float, free: bool, work: Any) -> float:
     for a growing tau by damped Newton steps. The barrier, ``- sum_i ln p_i - sum_y ln(slack_y) - sum_y ln P_p(y)``, and
     with a free V ``- ln(1 - sum_i p_i)``, is self-concordant: it is that of the cones ``u P >= s``. So theta/tau, with
     theta its number of terms, bounds the distance to the optimum. Every p on the way is feasible.
+
+    Where tau has just grown by a factor g, the step is at most 1/g of Newton's. The path is nearly linear in 1/tau, and
+    its tangent, as far as the new tau, is that part of the step: a p_i that falls as 1/tau lands where it should.
     """
     p, step = work.actions[PLAY], work.actions[STEP]
     N, K = game.observers.shape[1], game.observers.shape[0]
@@ -400,6 +408,7 @@ def follow(game: Game, V: float, free: bool, work: Any) -> float:
         bent = eliminate_play(bent, free, work)
         if tau == 0.0:
             tau = pull if free else theta / mass
+        grown = 1.0
         while True:
             dV, decrement = direction(tau, pull, bent, free, work)
             if not decrement < barrier.NEAR:
@@ -409,7 +418,8 @@ def follow(game: Game, V: float, free: bool, work: Any) -> float:
             if not free and mass - 2.0 * theta / tau > 1.0:
                 return V  # the least sum is above 1: V must rise
             tau *= GROWTH
-        size = step_size(game, dV, tau, decrement, free, work)
+            grown *= GROWTH
+        size = step_size(game, dV, tau, decrement, free, 1.0 / grown, work)
         if not size > 0.0:
             return V
         V += size * dV
@@ -489,17 +499,24 @@ def add_label(game: Game, y: int, work: Any) -> None:
         gradient[i] -= first[i] + sees * shown
         column[i] += first[i] * r
     for i in range(gradient.size):
-        for j in range(i + 1):
-            work.matrix[i, j] += first[i] * first[j] + second[i] * second[j]
+        if first[i] != 0.0:  # else the action neither saves nor shows anything here
+            add_products(work.matrix[i], first[i], first, second[i], second, i + 1)
+
+
+@helper
+def add_products(line: Floats, a: float, first: Floats, b: float, second: Floats, stop: int) -> None:
+    """Add ``a first + b second`` to a line, up to an entry; on its own, so that the compiler makes vectors of it."""
+    for j in range(stop):
+        line[j] += a * first[j] + b * second[j]
 
 
 @seldom
-def step_size(game: Game, dV: float, tau: float, decrement: float, free: bool, work: Any) -> float:
-    """Return the length of a Newton step: at most 1, feasible, and not far behind the minimum along it; or 0."""
+def step_size(game: Game, dV: float, tau: float, decrement: float, free: bool, most: float, work: Any) -> float:
+    """Return the length of a Newton step: at most `most`, feasible, and not far behind the minimum along it; or 0."""
     p, step, prices = work.actions[PLAY], work.actions[STEP], work.labels[PRICES]
     seen, saved = work.labels[barrier.SEEN], work.labels[barrier.SAVED]
     seen_step, saved_step = work.labels[barrier.SEEN_STEP], work.labels[barrier.SAVED_STEP]
-    size, total, room = barrier.longest_step(work), 0.0, 1.0
+    size, total, room = min(most, barrier.longest_step(work)), 0.0, 1.0
     for i in range(p.size):
         total += step[i]
         room -= p[i]

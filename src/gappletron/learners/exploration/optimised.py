@@ -62,7 +62,7 @@ class Optimised(Exploration):
         game = plan.table
         V = least_play(game, state.losses, state.prices, greedy, 0.0, state.work, out)
         if game.kind == ANY and V > 0.0:
-            V = worst(game, state.losses, state.prices, out)
+            V = worst(game, state.losses, state.prices, out, state.room)
             for a in (gap, 0.0):
                 V = better_mixture(state, plan, greedy, a, V, out)
         return max(0.0, V)
@@ -141,4 +141,4 @@ def mix(state: Any, plan: Plan, greedy: int, gap: float, c: float) -> float:
     p[greedy] += (1.0 - c) * (1.0 - gap)
     for s in range(rho):
         p[dominating[s]] += c / rho
-    return worst(plan.table, state.losses, state.prices, p)
+    return worst(plan.table, state.losses, state.prices, p, state.room)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays, Plan
+from gappletron.graphs.sums import multiply
 from gappletron.kernel.numerics import Row
 from gappletron.kernel.pieces import NotNegative, Piece, Share, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
@@ -466,12 +467,9 @@ def compare_costs(
     """d_k and e_i where actions have costs."""
     K = estimates.size
     worst = 0.0
-    for i in range(prices.size):
-        prices[i] = 0.0
-        for y in range(K):
-            prices[i] += graph.costs[i, y] * estimates[y]
-        if i < K:
-            worst = max(worst, prices[i])
+    multiply(graph.cost_sums, estimates, prices)
+    for k in range(K):
+        worst = max(worst, prices[k])
     if worst == 0.0:
         worst = 1.0  # no class costs anything
     base = prices[greedy] / worst

@@ -21,10 +21,10 @@ CLEARLY = 1e-9
 
 
 @helper
-def value(game: Game, losses: Floats, prices: Floats, p: Floats) -> float:
+def value(game: Game, losses: Floats, prices: Floats, p: Floats, room: Floats) -> float:
     """V(p): :func:`~gappletron.learners.exploration.minimax.worst`, in O(K) where each action shows itself, or all."""
     if game.kind not in (BANDIT, REVEALING):
-        return worst(game, losses, prices, p)
+        return worst(game, losses, prices, p, room)
     seen = 0.0
     if game.kind == REVEALING:
         for i in range(p.size):
@@ -59,11 +59,10 @@ def secure(state: Any, plan: Plan, greedy: int, is_late: bool, out: Floats) -> N
     if game.kind == REVEALING and plan.table.is_full and secure_full(game, losses, prices, greedy, out):
         return
     # Where y* reveals, playing it for certain has V <= most.
-    if (game.kind == ANY or out[greedy] < 1.0) and value(game, losses, prices, out) > most:
+    if (game.kind == ANY or out[greedy] < 1.0) and value(game, losses, prices, out, state.room) > most:
         gamma *= 0.5 if is_late else 1.0
-        mix_with_safe(
-            game, plan.graph.dominating, (losses, prices, state.safe, state.candidate), greedy, gamma, most, out
-        )
+        arrays = (losses, prices, state.safe, state.candidate, state.room)
+        mix_with_safe(game, plan.graph.dominating, arrays, greedy, gamma, most, out)
 
 
 @helper
@@ -173,9 +172,9 @@ def mix_with_safe(
 ) -> None:
     """Mix p with the distribution of the lemma, ``(1 - q) e_{y*} + q/rho 1_D`` with ``q = max(gamma, l_{y*})``, for
     which V <= C gamma: as little as is needed, since V is convex. `arrays`: losses, stabilities, and room for two
-    distributions.
+    distributions and for V.
     """
-    losses, prices, safe, p = arrays
+    losses, prices, safe, p, room = arrays
     c = game.top[greedy]
     q = min(1.0, max(gamma, losses[greedy] / c if c > 0.0 else 1.0))
     for i in range(out.size):
@@ -188,7 +187,7 @@ def mix_with_safe(
         middle = 0.5 * (low + high)
         for i in range(out.size):
             p[i] = (1.0 - middle) * out[i] + middle * safe[i]
-        if value(game, losses, prices, p) <= most:
+        if value(game, losses, prices, p, room) <= most:
             high = middle
         else:
             low = middle
