@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.records.values import is_record, unbox_numbers
-from gappletron.kernel.compiling import entry, specialise
+from gappletron.kernel.compiling import brief, entry, specialise
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.types import NO_VECTOR, Floats, Vector
@@ -79,6 +79,7 @@ def check_span(
     return problem, 0, squared
 
 
+@brief
 def check_vector(
     indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]
 ) -> tuple[int, int, float]:

@@ -89,6 +89,15 @@ def specialise(function: F, *arguments: Any) -> F:
     return _specialised(function, list_classes(arguments))
 
 
+def brief(function: F) -> F:
+    """Mark a function that Python calls for one row, and that takes a microsecond: it keeps the interpreter's lock (GIL).
+
+    To give it up for so short a time lets another thread take it, and to get it back takes longer than the function.
+    """
+    function.__brief__ = True  # type: ignore[attr-defined]
+    return function
+
+
 # What Python calls of compiled code. None may return a named tuple: Numba makes one by unpickling its class, which
 # crashes the process if a signal handler has raised in the meantime.
 entry_points: list[Any] = []
@@ -96,7 +105,8 @@ entry_points: list[Any] = []
 
 @functools.cache
 def _specialised(function: Callable[..., Any], classes: tuple[type, ...]) -> Any:
-    dispatcher = numba.njit(nogil=True, pipeline_class=EntryCompiler, **OPTIONS)(function)
+    releases = not hasattr(function, "__brief__")
+    dispatcher = numba.njit(nogil=releases, pipeline_class=EntryCompiler, **OPTIONS)(function)
     entry_points.append(dispatcher)
     if all(map(_is_ours, classes)):
         names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in classes])

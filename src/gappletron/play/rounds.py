@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from gappletron.data.normalization import Normalization, Room
 from gappletron.data.stream import squared_size
 from gappletron.graphs.graph import Plan
+from gappletron.kernel.compiling import brief
 from gappletron.kernel.numerics import UNSEEN_LABEL, Lanes, Row
 from gappletron.kernel.packed import Packed, unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
@@ -313,6 +314,7 @@ def can_begin(player: Any, at: int, entries: int, follows: int, record: Floats) 
     return setup.played[0] == at and plan.graph.visible.shape == (N, K) and record.size == size
 
 
+@brief
 def act(
     player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, u: float, at: int, record: Floats
 ) -> bool:
@@ -340,6 +342,7 @@ def act_rows(player: Packed, rows: Any, draws: Floats, at: int, ends: NDArray[np
     return True
 
 
+@brief
 def follow(player: Packed, vector: Vector, action: int, greedy: int, at: int, record: Floats) -> bool:
     """As :func:`act`, but the action, and the probabilities in the record, are those of another's decision; so is the
     greedy class, unless it is -1. The learner's own distribution is written down.
@@ -417,6 +420,7 @@ def end_decision(plan: Plan, setup: Setup, at: int, greedy: int, action: int, re
     setup.played[0] = at + 1
 
 
+@brief
 def learn(player: Packed, record: Floats, label: int) -> None:
     """Play the second half of the round of a record, now or after others."""
     learner, state, plan, setup = unpacked(player)
