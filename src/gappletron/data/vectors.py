@@ -107,28 +107,58 @@ class Checker:
     def __init__(self) -> None:
         narrow, wide, values = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0)
         self._narrow, self._wide = (entry(check_vector, indices, values, 1, narrow) for indices in (narrow, wide))
+        self._places = narrow
 
     def vector(self, x: Any, features: int) -> Vector:
         """Return a feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
-        if type(x) is tuple and len(x) == 2 and type(x[0]) is type(x[1]) is np.ndarray:
-            found = self._check_arrays(x[0], x[1], features)
-            if found is not None:
-                return found
-        return self._convert(x, features)
+        found = self._check_usual(x, features)
+        return self._convert(x, features) if found is None else found
+
+    def vector_below(self, x: Any, limit: int) -> Vector:
+        """As :meth:`vector`, of any length, with any index below a limit."""
+        return self.vector(x if type(x) is tuple and len(x) == 2 else tuple(sparse_parts(x, None)), limit)
+
+    def only_row(self, X: Any, features: int | None) -> Vector | None:
+        """Return the row of an array or a sparse matrix that has one, of any length if `features` is None; None where
+        there are more, or the row must be converted, or is wrong.
+        """
+        if getattr(X, "ndim", 0) != 2 or X.shape[0] != 1 or not 0 < X.shape[1] < 2**31:
+            return None
+        if features not in (None, X.shape[1]):
+            return None
+        if type(X) is np.ndarray:
+            return self._check_usual(X[0], X.shape[1])
+        return self._check_arrays(X.indices, X.data, X.shape[1]) if getattr(X, "format", "") == "csr" else None
 
     def vectors(self, X: Any, features: int) -> Vectors | None:
-        """Return the rows of a SciPy sparse matrix if all of them are well made; None where one must be converted, or
-        is wrong: then :meth:`vector` says what is.
+        """Return the rows of a SciPy sparse matrix or a 2-D array if all of them are well made; None where one must be
+        converted, or is wrong: then :meth:`vector` says what is.
         """
-        matrix = X.tocsr()
-        is_narrow = matrix.indices.min(initial=0) >= 0 and matrix.indices.max(initial=0) < 2**31
-        if matrix.data.dtype.kind not in "biuf" or not is_narrow:
-            return None
-        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
-        values, squared = matrix.data.astype(np.float64), np.empty(indptr.size - 1)
+        if isinstance(X, np.ndarray):
+            if X.dtype.kind not in "biuf" or not 0 < X.shape[1] <= features:
+                return None
+            indptr, indices, values = dense_parts(X)
+        else:
+            matrix = X.tocsr()
+            is_narrow = matrix.indices.min(initial=0) >= 0 and matrix.indices.max(initial=0) < 2**31
+            if matrix.data.dtype.kind not in "biuf" or not is_narrow:
+                return None
+            indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+            values = matrix.data.astype(np.float64)
+        squared = np.empty(indptr.size - 1)
         arguments = (indptr, indices, values, features, squared)
         is_fine = specialise(check_rows, *arguments)(*arguments)
         return Vectors(indptr, indices, values, squared) if is_fine else None
+
+    def _check_usual(self, x: Any, features: int) -> Vector | None:
+        """Return copies of (indices, values), or of a dense vector, as arrays of the usual types, if all is well."""
+        if type(x) is tuple and len(x) == 2 and type(x[0]) is type(x[1]) is np.ndarray:
+            return self._check_arrays(x[0], x[1], features)
+        if type(x) is not np.ndarray or x.shape != (features,):
+            return None
+        if self._places.size != features:
+            self._places = np.arange(features, dtype=np.int32)
+        return self._check_arrays(self._places, x, features)
 
     def _check_arrays(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
         """Return copies of arrays of the usual types if all is well with them, else None."""
@@ -204,6 +234,19 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
         raise UserError(f"x has entries of type {dense.dtype}: give numbers")
     dense = dense.reshape(-1)
     return np.arange(dense.size), dense
+
+
+def dense_parts(rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
+    """Return a 2-D array of numbers as a compressed sparse row matrix with all its entries, as copies.
+
+    >>> dense_parts(np.array([[0, 2], [1, 1]]))[2]
+    array([0., 2., 1., 1.])
+    """
+    count, features = rows.shape
+    indices = np.tile(np.arange(features, dtype=np.int32), count)
+    with np.errstate(over="ignore"):  # a long double beyond the range becomes inf and is refused as such
+        values = rows.astype(np.float64).reshape(-1)
+    return np.arange(count + 1, dtype=np.int64) * features, indices, values
 
 
 def _is_one_row(shape: tuple[int, ...], features: int | None) -> bool:

@@ -18,7 +18,7 @@ from gappletron.base.errors import KeyReused, SpentReceipt, UserError
 from gappletron.data.arrays import check_sparse
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.stream import MOST_FEATURES
-from gappletron.data.vectors import Vectors, sparse_parts
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import list_classes
 from gappletron.kernel.numerics import UNSEEN_LABEL
@@ -194,23 +194,35 @@ class Contents:
         """Return a row or a record as a checked vector; a growing model takes indices that it will never have."""
         if self.player.feature_limit is None:
             return self.check_row(x)
-        return self.player.checker.vector(tuple(sparse_parts(x, None)), MOST_FEATURES)
+        return self.player.checker.vector_below(x, MOST_FEATURES)
+
+    def check_only_row(self, X: Any) -> Vector | None:
+        """Return the row or the record of a batch of one to predict, checked; None where the batch is a larger one, or
+        of another form: then it is looked at as such.
+        """
+        if self.encoder is not None:
+            return self.encoder.vector(X[0]) if type(X) is list and len(X) == 1 else None
+        player = self.player
+        return player.checker.only_row(X, player.features if player.feature_limit is None else None)
 
     def check_rows(self, X: Any) -> list[Vector] | Vectors:
         """Return many rows as checked vectors: few as single ones, many together. An error names the row.
 
-        :param X: rows, a sparse matrix, or with an encoder a table.
+        :param X: rows, an array, a sparse matrix, or with an encoder a table.
         """
         is_table = hasattr(X, "tocsr") or (self.encoder is not None and hasattr(X, "columns"))
-        rows: Any = X if is_table else list(X)
+        is_array = self.encoder is None and isinstance(X, np.ndarray) and X.ndim == 2
+        rows: Any = X if is_table or is_array else list(X)
         if self.encoder is not None and (is_table or len(rows) >= TOGETHER):
             encoded = _encode(self.encoder, rows)
             return encoded if encoded.squared.size >= TOGETHER else encoded.each()
         if is_table:
             rows = X.tocsr()
-            together = self.player.check_many(rows) if rows.shape[0] >= TOGETHER else None
+        if (is_table or is_array) and rows.shape[0] >= TOGETHER:
+            together = self.player.check_many(rows)
             if together is not None:
                 return together
+        if is_table:
             check_sparse(rows)
             rows = [(rows.indices[a:b], rows.data[a:b]) for a, b in itertools.pairwise(rows.indptr.tolist())]
         if len(rows) == 1:

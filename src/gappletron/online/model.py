@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
@@ -22,7 +24,7 @@ from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.pieces import Piece
-from gappletron.kernel.types import Floats, Vector
+from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.online import events, transitions
@@ -339,8 +341,19 @@ class Online(DurableModel):
 
         :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
-        vector = self._contents.check_row_to_predict(x)
-        return self.graph.classes[self._player.predict(vector, graph, scores)]
+        player = self._player
+        vector, given = self._contents.check_row_to_predict(x), player.check_scores(scores)
+        return player.graph.classes[player.predict_vector(vector, NO_VECTOR.values, given, graph)]
+
+    @looking
+    def predict_both(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> tuple[Label, Floats]:
+        """Return the greedy class for x, and the probability of every label: :meth:`predict` and :meth:`predict_proba`
+        for one row in one call.
+        """
+        player = self._player
+        vector, given = self._contents.check_row_to_predict(x), player.check_scores(scores)
+        chances = np.empty(player.graph.n_classes)
+        return player.graph.classes[player.predict_vector(vector, chances, given, graph)], chances
 
     @looking
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> list[Label]:
@@ -367,7 +380,12 @@ class Online(DurableModel):
 
         :param scores: as those of :meth:`act_many`.
         """
-        return self._player.predict_proba(self._contents.encode_rows(X), scores)
+        player, vector = self._player, self._contents.check_only_row(X)
+        if vector is None:
+            return player.predict_proba(self._contents.encode_rows(X), scores)
+        chances, given = np.empty((1, player.graph.n_classes)), self._contents.check_many_scores(scores, 1)
+        player.predict_vector(vector, chances[0], given[0] if given.size else None)
+        return chances
 
     @looking
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Floats:

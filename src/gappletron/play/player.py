@@ -25,12 +25,12 @@ from gappletron.data.normalization import find_normalization
 from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
 from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import MOST_FEATURES, Chunk
-from gappletron.data.vectors import Checker, Vectors, sparse_parts
+from gappletron.data.vectors import Checker, Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import in_mode
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.spelling import decode_piece
-from gappletron.kernel.types import Floats, Vector
+from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
 from gappletron.learners.run_bound import Restart, RunBound
@@ -311,14 +311,16 @@ class Player:
         """
         if self.feature_limit is None:
             return self.checker.vector(x, self.features)
-        return self.checker.vector(tuple(sparse_parts(x, None)), self.feature_limit)
+        return self.checker.vector_below(x, self.feature_limit)
 
     def check_scores(self, scores: Any) -> Floats | None:
         """Return the scores that came with a row, checked and between -1 and 1; None where there are none."""
         return None if scores is None else checks.check_scores(self.learner, self.graph, scores)
 
     def check_many(self, matrix: Any) -> Vectors | None:
-        """Return the rows of a sparse matrix, checked; None where one must be converted, or is wrong."""
+        """Return the rows of a sparse matrix or a 2-D array, checked; None where one must be converted, or is wrong."""
+        if self.feature_limit is None and matrix.shape[1] != self.features and isinstance(matrix, np.ndarray):
+            return None
         return self.checker.vectors(matrix, self.feature_limit or self.features)
 
     def check_graph(self, graph: FeedbackGraph | None) -> FeedbackGraph:
@@ -465,9 +467,21 @@ class Player:
         :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
         vector = x if isinstance(x, Vector) else self.checker.vector(x, self.features)
-        ready = prepare_vector(vector, given=self.check_scores(scores))
-        found = self.engine.look(rounds.write_greedy, [ready], 1, self.check_graph(graph), np.int64)
-        return found.item()
+        return self.predict_vector(vector, NO_VECTOR.values, self.check_scores(scores), graph)
+
+    def predict_vector(
+        self, vector: Vector, chances: Floats, given: Floats | None = None, graph: FeedbackGraph | None = None
+    ) -> int:
+        """Return the greedy class of a checked vector, and fill `chances`, unless it is empty, with the probability of
+        every label: :meth:`predict` and :meth:`predict_proba` for one row, in one call of compiled code.
+
+        :param given: checked scores that came with the vector.
+        """
+        engine = self.engine
+        pack, record = engine.pack(self.check_graph(graph)), engine.new_record(vector.values.size, None, given)
+        width = engine.state.sizes.features
+        found = engine.call(rounds.predict, pack, vector.indices, vector.values, width, record, chances)
+        return int(found)
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> NDArray[np.int64]:
         """Return the greedy class of every row of a dense array or a sparse matrix."""

@@ -374,13 +374,13 @@ def draw_action(player: Any, vector: Any, u: float, at: int, record: Floats) -> 
 
 
 @helper
-def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
-    """Copy the row to the record, write the learner's own distribution at it, and count the round."""
-    learner, state, plan, setup = player
-    indices, values, squared = vector
-    setup.watch.open_round(setup.watched, at, setup.now[0])
+def write_row(
+    setup: Setup, indices: NDArray[np.int32], values: Floats, record: Floats
+) -> tuple[NDArray[np.int32], Floats, Floats]:
+    """Copy a row to its record, with its bias; return its indices and values there, and where its numbers are kept."""
     bias, size = setup.bias, setup.bias + indices.size
     record[turns.ENTRIES] = size
+    record[turns.KEPT] = setup.kept.size
     start = turns.row_start(record)
     own_values, own_indices = record[start : start + size], record[start + size :].view(np.int32)
     if bias:
@@ -389,11 +389,20 @@ def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
     for p in range(indices.size):
         own_indices[bias + p] = indices[p] + bias
         own_values[bias + p] = values[p]
+    start = turns.kept_start(record, setup.probabilities.size)
+    return own_indices, own_values, record[start : start + setup.kept.size]
+
+
+@helper
+def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
+    """Copy the row to the record, write the learner's own distribution at it, and count the round."""
+    learner, state, plan, setup = player
+    indices, values, squared = vector
+    setup.watch.open_round(setup.watched, at, setup.now[0])
+    bias, size = setup.bias, setup.bias + indices.size
+    own_indices, own_values, kept = write_row(setup, indices, values, record)
     record[turns.SQUARED] = setup.normalization.take(setup.scales, own_indices, own_values, 0, size, bias, squared)
     x = Row(own_indices, own_values, 0, size, record[turns.SQUARED], setup.lanes)
-    record[turns.KEPT] = setup.kept.size
-    start = turns.kept_start(record, setup.probabilities.size)
-    kept = record[start : start + setup.kept.size]
     decision = decide(learner, state, plan, x, setup, kept, at)
     learner.count_round(state, plan, decision.greedy)
     N = setup.probabilities.size
@@ -472,13 +481,36 @@ def scale_rows(player: Packed, rows: Rows, width: int) -> None:
     """
     _, _, _, setup = unpacked(player)
     for t in range(rows.labels.size):
-        first, last = rows.indptr[t], rows.indptr[t + 1]
-        setup.normalization.apply(setup.scales, rows.indices, rows.values, first + setup.bias, last)
-        for p in range(first, last):
-            if rows.indices[p] >= width:
-                rows.indices[p] = 0
-                rows.values[p] = 0.0
-        rows.squared[t] = squared_size(rows.values, first, last)
+        rows.squared[t] = scale_row(setup, rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], width)
+
+
+@helper
+def scale_row(setup: Setup, indices: NDArray[np.int32], values: Floats, first: int, last: int, width: int) -> float:
+    """Scale the row from first to last as :func:`scale_rows` does, and return ||x||^2."""
+    setup.normalization.apply(setup.scales, indices, values, first + setup.bias, last)
+    for p in range(first, last):
+        if indices[p] >= width:
+            indices[p] = 0
+            values[p] = 0.0
+    return squared_size(values, first, last)
+
+
+@brief
+def predict(
+    player: Packed, indices: NDArray[np.int32], values: Floats, width: int, record: Floats, chances: Floats
+) -> int:
+    """Return y* at one row, and fill `chances`, unless it is empty, with the probabilities of the labels.
+
+    :param record: room for the row and for what the learner keeps of it, as for :func:`act`.
+    """
+    learner, state, plan, setup = unpacked(player)
+    own_indices, own_values, kept = write_row(setup, indices, values, record)
+    size = setup.bias + indices.size
+    squared = scale_row(setup, own_indices, own_values, 0, size, width)
+    score(learner, state, plan, Row(own_indices, own_values, 0, size, squared, setup.lanes), kept, setup.scores)
+    if chances.size > 0:
+        learner.label_probabilities(state, setup.scores, chances)
+    return learner.choice(state, plan, setup.scores)
 
 
 @helper
