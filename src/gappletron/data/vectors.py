@@ -111,7 +111,11 @@ class Checker:
 
     def vector(self, x: Any, features: int) -> Vector:
         """Return a feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
-        found = self._check_usual(x, features)
+        found = None
+        if type(x) is tuple and len(x) == 2 and type(x[0]) is type(x[1]) is np.ndarray:
+            found = self._check_arrays(x[0], x[1], features)
+        elif type(x) is np.ndarray and x.shape == (features,):
+            found = self._check_dense(x)
         return self._convert(x, features) if found is None else found
 
     def vector_below(self, x: Any, limit: int) -> Vector:
@@ -127,7 +131,7 @@ class Checker:
         if features not in (None, X.shape[1]):
             return None
         if type(X) is np.ndarray:
-            return self._check_usual(X[0], X.shape[1])
+            return self._check_dense(X[0])
         return self._check_arrays(X.indices, X.data, X.shape[1]) if getattr(X, "format", "") == "csr" else None
 
     def vectors(self, X: Any, features: int) -> Vectors | None:
@@ -150,23 +154,20 @@ class Checker:
         is_fine = specialise(check_rows, *arguments)(*arguments)
         return Vectors(indptr, indices, values, squared) if is_fine else None
 
-    def _check_usual(self, x: Any, features: int) -> Vector | None:
-        """Return copies of (indices, values), or of a dense vector, as arrays of the usual types, if all is well."""
-        if type(x) is tuple and len(x) == 2 and type(x[0]) is type(x[1]) is np.ndarray:
-            return self._check_arrays(x[0], x[1], features)
-        if type(x) is not np.ndarray or x.shape != (features,):
-            return None
-        if self._places.size != features:
-            self._places = np.arange(features, dtype=np.int32)
-        return self._check_arrays(self._places, x, features)
+    def _check_dense(self, x: NDArray[Any]) -> Vector | None:
+        """Return a copy of a dense vector of the usual type if all is well with it, else None."""
+        places = self._places
+        if places.size != x.size:
+            places = self._places = np.arange(x.size, dtype=np.int32)
+        return self._check_arrays(places, x, x.size)
 
     def _check_arrays(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
         """Return copies of arrays of the usual types if all is well with them, else None."""
-        is_usual = values.dtype is FLOAT64 and (indices.dtype is INT32 or indices.dtype is INT64)
-        if not is_usual or indices.ndim != 1 or indices.shape != values.shape:
+        kind, shape = indices.dtype, values.shape
+        check = self._narrow if kind is INT32 else self._wide if kind is INT64 else None
+        if check is None or values.dtype is not FLOAT64 or len(shape) != 1 or indices.shape != shape:
             return None
-        check = self._narrow if indices.dtype is INT32 else self._wide
-        own, narrow = values.copy(), np.empty(values.size, np.int32)
+        own, narrow = values.copy(), np.empty(shape, np.int32)
         problem, _, squared = check(np.ascontiguousarray(indices), own, features, narrow)
         return Vector(narrow, own, squared) if problem == FINE else None
 

@@ -354,11 +354,13 @@ def _read_receipts(header: dict[str, Any], arrays: dict[str, NDArray[Any]], play
     """Return the receipts of a file, checked; those issued from now on have a session of their own."""
     receipts = Receipts(player.rounds, WaitingLimits.check(*header["pending"]))
     past = _check_sessions(header["sessions"], player.rounds)
+    found = []
     for serial, turn, issued in _read_turns(header["graphs"], arrays, player, receipts.limits.pending):
         session = next((each.name for each in past if each.first <= serial < each.stop), None)
         if session is None:
             raise UserError("a waiting receipt belongs to no session: the file is damaged")
-        receipts.add(Receipt(session, serial, turn, issued))
+        found.append(Receipt(session, serial, turn, issued))
+    receipts.add(found)
     needed = {receipt.session for receipt in receipts.pending.values()}
     kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
     receipts.past = {each.name: each for each in kept}

@@ -211,7 +211,7 @@ class Online(DurableModel):
             class to its score, or numbers in the order of the classes. Numbers from 0 to 1 that add up to 1 are
             probabilities; of others the softmax is taken.
         """
-        given = self._player.check_scores(scores)
+        given = None if scores is None else self._player.check_scores(scores)
         return self._decide(self._contents.check_row(x), graph, time.time(), given=given)
 
     def _decide(

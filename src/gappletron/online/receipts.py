@@ -8,7 +8,7 @@ import enum
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -255,8 +255,7 @@ class Receipts:
         """Return a copy that shares nothing that changes."""
         copied = Receipts(self.session.first, self.limits)
         copied.session, copied.past = self.session, self.past.copy()
-        for receipt in self.waiting:
-            copied.add(Receipt(receipt.session, receipt.serial, receipt.turn.copy(), receipt.time))
+        copied.add(Receipt(each.session, each.serial, each.turn.copy(), each.time) for each in self.waiting)
         return copied
 
     # ---------------------------------------------------------------------------------------------- coming and going
@@ -265,26 +264,29 @@ class Receipts:
         """Bring to its end what a signal handler has interrupted: what waits is what the records say."""
         if not self.is_settled:
             self.pending = OrderedDict((receipt.serial, receipt) for receipt in self._read_records())
-            self.nbytes = sum(receipt.turn.record.nbytes for receipt in self.pending.values())
-            self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
+            self.nbytes = 0
+            self.count(sum(receipt.turn.record.nbytes for receipt in self.pending.values()))
 
     def begin(self, receipt: Receipt) -> None:
         """Register a receipt before its round is played."""
         self.is_settled = False
         self.pending[receipt.serial] = receipt
 
-    def add(self, *receipts: Receipt) -> None:
-        """Let receipts whose rounds were played wait; they may be in :attr:`pending` already."""
+    def add(self, receipts: Iterable[Receipt]) -> None:
+        """Let receipts wait whose rounds were played."""
         self.is_settled = False
-        for receipt in receipts:
-            self.pending[receipt.serial] = receipt
-            self.nbytes += receipt.turn.record.nbytes
-        self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
+        found = {receipt.serial: receipt for receipt in receipts}
+        self.pending.update(found)
+        self.count(sum(receipt.turn.record.nbytes for receipt in found.values()))
 
     def remove(self, receipt: Receipt) -> None:
         """Let a receipt wait no more; its record has said so before, after `is_settled` was set to False."""
         self.pending.pop(receipt.serial, None)
-        self.nbytes -= receipt.turn.record.nbytes
+        self.count(-receipt.turn.record.nbytes)
+
+    def count(self, nbytes: int) -> None:
+        """Count so many bytes more, at the end of a change: all is settled then, unless too many wait."""
+        self.nbytes += nbytes
         self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
 
     def find_overdue(self, now: float) -> Receipt | None:

@@ -40,13 +40,14 @@ def decide(
     :param given: checked scores that came with the vector.
     """
     player, receipts, journal = model.player, model.receipts, model.journal
-    if player.engine.needs_time:
-        player.engine.now[0] = now
+    engine = player.engine
+    if engine.needs_time:
+        engine.now[0] = now
     if player.feature_limit is not None and vector.indices.size:
         player.check_graph(graph)  # nothing grows for a call that is refused
         _make_room(model, vector.indices.item(-1))
     action, probabilities = (None, None) if followed is None else followed
-    serial = player.engine.played.item(0)
+    serial = engine.played.item(0)
     turn = player.new_turn(vector, graph, probabilities, given)
     receipt = Receipt(receipts.session.name, serial, turn, now)
     receipts.begin(receipt)
@@ -55,7 +56,7 @@ def decide(
         journal.add(Entry(partial(_pack_decision, receipt, vector, scores, version, followed is not None), turn=turn))
     if not player.draw(turn, vector, serial, action):
         raise UserError("the player of this model has played in the middle of a call: use one of them at a time")
-    receipts.add(receipt)
+    receipts.count(turn.record.nbytes)
     return receipt
 
 
@@ -92,7 +93,7 @@ def decide_many(
         journal.add(Entry(lambda: pack_decisions(now, version, *rows[:3], given, turns.decisions), rows.squared.size))
     session = receipts.session.name
     found = [Receipt(session, serial, turn, now) for serial, turn in enumerate(turns.split(), turns.first)]
-    receipts.add(*found)
+    receipts.add(found)
     return found
 
 

@@ -360,7 +360,7 @@ class Player:
         :param given: checked scores that came with the vector (:meth:`check_scores`).
         """
         chances = None if probabilities is None else checks.check_distribution(probabilities, self.graph.n_actions)
-        here = self.check_graph(graph)
+        here = self.engine.graph if graph is None else self.check_graph(graph)
         if self.feature_limit is not None and vector.indices.size:
             self.make_room(vector.indices.item(-1))
         engine = self.engine
