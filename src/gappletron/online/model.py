@@ -280,8 +280,8 @@ class Online(DurableModel):
 
         All are checked before the first is learned from: where one is refused, nothing is learned.
         """
-        found, now = self._contents.check_feedback(feedback), time.time()
-        if len(found) >= TOGETHER and all(receipt.graph is self.graph for receipt, _ in found):
+        found, now, own = self._contents.check_feedback(feedback), time.time(), self.graph
+        if len(found) >= TOGETHER and all(receipt.turn.graph is own for receipt, _ in found):
             with held_back():
                 transitions.learn_many(self._contents, found, now)
         else:
@@ -397,15 +397,12 @@ class Online(DurableModel):
 
     @looking
     def compile_batches(self) -> None:
-        """Compile, or load from the cache, what :meth:`act_many` and :meth:`learn_many` need, before many rows come in;
-        nothing is played.
-        """
+        """Compile, or load from the cache, what :meth:`act_many` needs, before many rows come in; nothing is played."""
         from scipy.sparse import csr_array
 
         nothing = self._player.check_many(csr_array((0, 1)))
         assert nothing is not None
         self._player.draw_many(nothing)
-        self._player.learn_many([], [])
         if self.encoder is not None:
             self.encoder.encode_many(["word"])
 

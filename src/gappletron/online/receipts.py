@@ -19,7 +19,7 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
 from gappletron.play import archive, turns
 from gappletron.play.options import Options
-from gappletron.play.turns import ACTION, GREEDY, WAITING, Turn
+from gappletron.play.turns import ACTION, GREEDY, HEAD, WAITING, Turn
 
 ID = re.compile(r"(.+)-(0|[1-9][0-9]{0,17})", re.DOTALL)
 
@@ -91,6 +91,13 @@ class Receipt:
     def reveals(self) -> tuple[Label, ...]:
         """The labels that the action reveals: learn one of these, or UNSEEN where the label is another."""
         return self.graph.reveals(self.action)
+
+    def to_decision(self) -> tuple[str, Label, float, Label]:
+        """Return the id, the action, its probability and the greedy class, which are all that a server tells."""
+        turn = self.turn
+        action, greedy = map(int, turn.record[ACTION:HEAD].tolist())
+        graph = turn.graph
+        return self.id, graph.actions[action], turn.record.item(HEAD + action), graph.classes[greedy]
 
     def propensity(self, label: Label) -> float:
         """Return P_t(label observed): the probability that the action drawn reveals this label, if it is true."""
@@ -279,10 +286,13 @@ class Receipts:
         self.pending.update(found)
         self.count(sum(receipt.turn.record.nbytes for receipt in found.values()))
 
-    def remove(self, receipt: Receipt) -> None:
-        """Let a receipt wait no more; its record has said so before, after `is_settled` was set to False."""
-        self.pending.pop(receipt.serial, None)
-        self.count(-receipt.turn.record.nbytes)
+    def remove(self, *receipts: Receipt) -> None:
+        """Let receipts wait no more; their records have said so before, after `is_settled` was set to False."""
+        nbytes = 0
+        for receipt in receipts:
+            self.pending.pop(receipt.serial, None)
+            nbytes += receipt.turn.record.nbytes
+        self.count(-nbytes)
 
     def count(self, nbytes: int) -> None:
         """Count so many bytes more, at the end of a change: all is settled then, unless too many wait."""

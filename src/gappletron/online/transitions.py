@@ -122,7 +122,7 @@ def _log_restarts(journal: Journal, player: Player, before: int, now: float) -> 
 
 
 def learn_many(model: Contents, feedback: list[tuple[Receipt, int]], now: float) -> None:
-    """Take in much feedback in one call of compiled code, for the model's own graph; signals must be held back."""
+    """Take in much feedback, for the model's own graph, with one entry in the journal; signals must be held back."""
     serials, labels = [receipt.serial for receipt, _ in feedback], [label for _, label in feedback]
     entry = Entry(partial(pack_feedbacks, serials, now, labels), len(serials))
     before = model.player.restart_count
@@ -131,8 +131,7 @@ def learn_many(model: Contents, feedback: list[tuple[Receipt, int]], now: float)
     if model.journal is not None:
         model.journal.add(entry)
         _log_restarts(model.journal, model.player, before, now)
-    for receipt, _ in feedback:
-        model.receipts.remove(receipt)
+    model.receipts.remove(*(receipt for receipt, _ in feedback))
 
 
 def forget(model: Contents, receipt: Receipt, now: float) -> None:

@@ -9,7 +9,6 @@ plays streams.
 import copy
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any, Self
@@ -435,28 +434,19 @@ class Player:
         gradient is that of prediction time, applied to the weights of today. A turn from before a class was added
         teaches what it could teach then.
         """
-        label = checks.check_label(self.engine, turn, label)
+        self._learn(turn, checks.check_label(self.engine, turn, label))
+
+    def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
+        """Take in the feedback of many turns, in order, as :meth:`learn` does; all are checked before the first."""
+        for turn, label in zip(turns, checks.check_labels(self.engine, turns, labels), strict=True):
+            self._learn(turn, label)
+
+    def _learn(self, turn: Turn, label: int) -> None:
         engine = self.engine
         if engine.learn is None:
             engine.compile_rounds()
         pack = engine.own if turn.graph is engine.graph else engine.pack(turn.graph)
         engine.learn(pack, turn.record, label)
-
-    def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
-        """Take in the feedback of many turns, in order: the same bits as :meth:`learn` for each, in one call of
-        compiled code where all have the player's own graph.
-        """
-        given = checks.check_labels(self.engine, turns, labels)
-        if not all(turn.graph is self.graph for turn in turns):
-            for turn, label in zip(turns, given, strict=True):
-                self.learn(turn, label)
-            return
-        ends = np.zeros(len(turns) + 1, np.int64)
-        np.cumsum([turn.record.size for turn in turns], out=ends[1:])
-        records = np.concatenate([np.zeros(0), *(turn.record for turn in turns)])
-        self.engine.call(rounds.learn_rows, self.engine.pack(self.graph), ends, records, np.array(given, np.int64))
-        for turn, (start, stop) in zip(turns, itertools.pairwise(ends.tolist()), strict=True):
-            turn.record[:] = records[start:stop]
 
     # ----------------------------------------------------------------------------------------- predict, without changes
 

@@ -431,21 +431,10 @@ def end_decision(plan: Plan, setup: Setup, at: int, greedy: int, action: int, re
 
 @brief
 def learn(player: Packed, record: Floats, label: int) -> None:
-    """Play the second half of the round of a record, now or after others."""
+    """Play the second half of the round of a record, now or after others: the learner and the watch take in its
+    feedback.
+    """
     learner, state, plan, setup = unpacked(player)
-    end_round(learner, state, plan, setup, record, label)
-
-
-def learn_rows(player: Packed, ends: NDArray[np.int64], records: Floats, labels: NDArray[np.int64]) -> None:
-    """As :func:`learn`, for many records, which stand in one array as those of :func:`act_rows` do."""
-    learner, state, plan, setup = unpacked(player)
-    for t in range(labels.size):
-        end_round(learner, state, plan, setup, records[ends[t] : ends[t + 1]], labels[t])
-
-
-@helper
-def end_round(learner: Learner, state: Any, plan: Plan, setup: Setup, record: Floats, label: int) -> None:
-    """Let the learner and the watch take in the feedback of a round."""
     N, K = plan.graph.visible.shape
     # The setup has room for the padding of today's classes; the record only for that of its own time.
     scores = setup.scores[:K]
