@@ -91,9 +91,9 @@ def specialise(function: F, *arguments: Any) -> F:
 
 
 def brief(function: F) -> F:
-    """Mark a function that Python calls for one row, and that takes a microsecond: it keeps the interpreter's lock (GIL).
+    """Mark a function that Python calls for one row, and that takes a microsecond: it keeps the interpreter's lock.
 
-    To give it up for so short a time lets another thread take it, and to get it back takes longer than the function.
+    To give up the GIL for so short a time lets another thread take it, and to get it back takes longer.
     """
     function.__brief__ = True  # type: ignore[attr-defined]
     return function

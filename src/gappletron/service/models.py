@@ -261,7 +261,7 @@ class HostedModel:
         """Return the class of a row, and the probability of each."""
         self.columns.check([request.x])
         scores = self._read_scores(request)
-        x = request.x if self.takes_records else _as_arrays(request.x)
+        x = _as_arrays(request.x)
         label, chances = self.model.predict_both(x, scores=None if scores is None else scores[0])
         return schemas.Prediction(label, self.model.graph.classes, chances.tolist())
 
@@ -426,8 +426,8 @@ class Activity:
         return [found.get(second, 0) for second in range(present - seconds, present)]
 
 
-def _as_arrays(x: schemas.Vector) -> Any:
-    """Return a vector as the library takes it; arrays are what it is quickest with."""
+def _as_arrays(x: schemas.Vector | schemas.Record) -> Any:
+    """Return a row as the library takes it; arrays are what it is quickest with."""
     if type(x) is not schemas.Sparse:
         return x
     try:
