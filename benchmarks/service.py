@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 ONE_BY_ONE, IN_BATCHES, LATENCY = 1_000, 50_000, 0.025
 """The targets: decisions with feedback per second, and the seconds that 99% of requests may take at half of that."""
+BESIDE, LARGE = 100, 5_000
+"""Single decisions with feedback per second, and the rows of the batches beside them."""
 WORDS = [
     "win",
     "prize",
@@ -253,6 +255,14 @@ async def at_a_rate(port: int, work: Work, rate: float, seconds: float) -> list[
     return times
 
 
+async def beside_batches(port: int, single: Work, batch: Work, rate: float, seconds: float) -> list[float]:
+    """The times of single requests, so many decisions per second, beside one client that sends batch after batch."""
+    batches = asyncio.create_task(as_fast_as_it_goes(port, batch, 1, seconds))
+    times = await at_a_rate(port, single, rate, seconds)
+    await batches
+    return times
+
+
 async def memory_over(server: Server, work: Work, rounds: int) -> list[tuple[int, float]]:
     """The server's memory, in MB, over so many rounds in batches."""
     found, played = [], 0
@@ -297,6 +307,13 @@ def main() -> None:
                     f"{1e3 * statistics.median(times):.1f} ms, 99% {1e3 * percentile(times, 0.99):.1f} ms "
                     f"(target {1e3 * LATENCY:.0f})"
                 )
+            large = Work(load.rows, LARGE)
+            times = asyncio.run(beside_batches(server.port, single, large, BESIDE, options.seconds))
+            print(
+                f"  {BESIDE} per second, one by one, beside batches of {LARGE:,}: median "
+                f"{1e3 * statistics.median(times):.1f} ms, 99% {1e3 * percentile(times, 0.99):.1f} ms "
+                f"(target {1e3 * LATENCY:.0f})"
+            )
             if options.rounds:
                 asyncio.run(memory_over(server, batch, options.rounds))
 

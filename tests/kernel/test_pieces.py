@@ -375,6 +375,7 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
     model = Online("gapsmh", FeedbackGraph.bandit(3), 2)
     model.learn(model.act([1.0, 0.5]), model.pending[0].action)
     model.predict([1.0, 0.5])
+    model.predict_many([[1.0, 0.5]])
     model.probabilities([[1.0, 0.5]])
     called = {dispatcher.py_func.__name__ for dispatcher in entry_points if dispatcher.signatures}
     wanted = {
@@ -382,6 +383,7 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
         "learn",
         "advance",
         "check_vector",
+        "predict",
         "write_greedy",
         "write_probabilities",
         "add_planes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import signal
 
@@ -13,6 +14,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Player, UserError, interpreted
+from gappletron.kernel.compiling import entry_points
 from gappletron.play.turns import WAITING
 from problems import GRAPHS, random_graph
 
@@ -296,3 +298,89 @@ def test_a_player_refuses_feedback_that_learn_would_refuse():
         with pytest.raises(UserError):
             player.learn_many(wrong, labels)
     assert [turn.status for turn in turns] == [WAITING, WAITING]
+
+
+# ----------------------------------------------------------------------------------------------- batches of one, arrays
+
+
+@pytest.mark.parametrize("features", [FEATURES, "grow"])
+@pytest.mark.parametrize("learner", ["auto", "gapsmh", "one-against-all"])
+def test_the_rows_of_an_array_are_played_as_one_by_one(learner, features):
+    one, many = (Online(learner, FeedbackGraph.bandit(list("abc")), features, seed=3) for _ in range(2))
+    for size in (40, 7, 100):
+        X = rows_of(np.random.default_rng(size), size).toarray()
+        singles, together = [one.act(x) for x in X], many.act_many(X)
+        assert [each.action for each in singles] == [each.action for each in together]
+        feedback = labels_for(np.random.default_rng(size), singles)
+        one.learn_many(feedback)
+        many.learn_many([(mine, label) for mine, (_, label) in zip(together, feedback, strict=True)])
+        assert one.differences(many) == []
+    X[3, 2] = np.nan
+    with pytest.raises(UserError, match="row 3: x has the value nan at index 2"):
+        many.act_many(X)
+    with pytest.raises(UserError, match="row 0: "):
+        Online(learner, FeedbackGraph.bandit(list("abc")), 5).act_many(X[:40])
+
+
+@pytest.mark.parametrize("normalize", ["none", "unit", "columns", "log1p-unit"])
+@pytest.mark.parametrize("learner", ["auto", "gapsmh", "one-against-all", "exp3"])
+@pytest.mark.parametrize("features", [FEATURES, "grow"])
+def test_one_row_is_predicted_as_among_many(learner, normalize, features):
+    """The code for many rows is another one: it scales a copy of all rows, and drops zeros."""
+    graph = FeedbackGraph.bandit(list("abcde"))
+    model = Online(learner, graph, features, seed=1, normalize=normalize, bias=normalize != "none")
+    rng = np.random.default_rng(0)
+    for receipt in model.act_many(rows_of(rng, 60)):
+        model.learn(receipt, receipt.action)
+    width = FEATURES if features == FEATURES else 2000  # beyond the features that the model has
+    X = rows_of(rng, 50, width)
+    before = copy.copy(model)
+    dense = X.toarray()  # its zeros count where columns are scaled
+    chances, labels, dense_chances = model.predict_proba(X), model.predict_many(X), model.predict_proba(dense)
+    dense_labels = model.predict_many(dense)
+    for place, (row, x) in enumerate(zip(dense, pairs_of(X), strict=True)):
+        assert model.predict_proba(row[np.newaxis]).tolist() == [dense_chances[place].tolist()]
+        assert model.predict_proba(row[np.newaxis].astype(object)).tolist() == [dense_chances[place].tolist()]
+        assert model.predict_proba(csr_array(row[np.newaxis])).tolist() == [chances[place].tolist()]
+        assert (model.predict(x), model.predict(row)) == (labels[place], dense_labels[place])
+        label, found = model.predict_both(x)
+        assert (label, found.tolist()) == (labels[place], chances[place].tolist())
+    assert model.differences(before) == []
+
+
+def test_one_record_is_predicted_as_among_many():
+    model = Online("auto", FeedbackGraph.bandit(list("abc")), encoder=Encoder(text="text"), seed=1)
+    records = [{"text": f"word{i % 7} and word{i % 5}", "n": i, "city": "Bonn"} for i in range(50)]
+    scores = np.random.default_rng(0).normal(size=(50, 3))
+    for receipt in model.act_many(records):
+        model.learn(receipt, receipt.action)
+    for given in (None, scores):
+        chances, labels = model.predict_proba(records, given), model.predict_many(records, scores=given)
+        for place, record in enumerate(records):
+            own = None if given is None else given[place]
+            label, found = model.predict_both(record, scores=own)
+            assert (label, found.tolist()) == (labels[place], chances[place].tolist())
+            assert model.predict(record, scores=own) == label
+            alone = model.predict_proba([record], None if given is None else given[place : place + 1])
+            assert alone.tolist() == [chances[place].tolist()]
+
+
+@pytest.mark.parametrize("X", [[[1.0]], np.zeros((1, 5)), np.full((1, 3), np.nan), np.zeros((1, 0)), csr_array((1, 5))])
+def test_a_wrong_row_alone_is_refused_as_among_many(X):
+    model = Online("gapsmh", FeedbackGraph.bandit(list("abc")), 3)
+    with pytest.raises(UserError) as alone:
+        model.predict_proba(X)
+    with pytest.raises(UserError) as asked:
+        model.scores(X)
+    assert str(alone.value) == str(asked.value)
+
+
+def test_single_rounds_keep_the_interpreters_lock_and_whole_chunks_release_it():
+    model = Online("gapsmh", FeedbackGraph.bandit(list("abc")), 3)
+    model.learn(model.act([1.0, 0.0, 1.0]), UNSEEN if model.pending[0].action != "a" else "a")
+    model.predict([1.0, 0.0, 1.0])
+    model.act_many(np.ones((40, 3)))
+    releases = {each.py_func.__name__: each.targetoptions["nogil"] for each in entry_points if each.signatures}
+    assert not any(releases[name] for name in ("act", "learn", "predict", "check_vector"))
+    assert releases["act_rows"]
+    assert releases["check_rows"]

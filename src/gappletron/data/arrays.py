@@ -12,6 +12,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing
 from gappletron.data.records.values import unbox_numbers
 from gappletron.data.stream import CHUNK, ENTRIES, MOST_FEATURES, Chunk, Stream, find_max_norm, make_chunk
+from gappletron.data.vectors import dense_parts
 
 
 class ArrayRows:
@@ -59,10 +60,7 @@ class ArrayRows:
             span = slice(indptr[0], indptr[-1])
             indices, values = self._rows.indices[span].astype(np.int32), _as_doubles(self._rows.data[span])
             return indptr - indptr[0], indices, values
-        rows = stop - start
-        indices = np.tile(np.arange(self.features, dtype=np.int32), rows)
-        values = _as_doubles(self._rows[start:stop]).flatten()  # a copy: X may be changed
-        return np.arange(rows + 1, dtype=np.int64) * self.features, indices, values
+        return dense_parts(self._rows[start:stop])
 
 
 class ArrayStream(Stream):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.records.values import is_record, unbox_numbers
-from gappletron.kernel.compiling import entry, specialise
+from gappletron.kernel.compiling import brief, entry, specialise
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.types import NO_VECTOR, Floats, Vector
@@ -79,6 +79,7 @@ def check_span(
     return problem, 0, squared
 
 
+@brief
 def check_vector(
     indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]
 ) -> tuple[int, int, float]:
@@ -106,36 +107,67 @@ class Checker:
     def __init__(self) -> None:
         narrow, wide, values = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0)
         self._narrow, self._wide = (entry(check_vector, indices, values, 1, narrow) for indices in (narrow, wide))
+        self._places = narrow
 
     def vector(self, x: Any, features: int) -> Vector:
         """Return a feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
+        found = None
         if type(x) is tuple and len(x) == 2 and type(x[0]) is type(x[1]) is np.ndarray:
             found = self._check_arrays(x[0], x[1], features)
-            if found is not None:
-                return found
-        return self._convert(x, features)
+        elif type(x) is np.ndarray and x.shape == (features,):
+            found = self._check_dense(x)
+        return self._convert(x, features) if found is None else found
+
+    def vector_below(self, x: Any, limit: int) -> Vector:
+        """As :meth:`vector`, of any length, with any index below a limit."""
+        return self.vector(x if type(x) is tuple and len(x) == 2 else tuple(sparse_parts(x, None)), limit)
+
+    def only_row(self, X: Any, features: int | None) -> Vector | None:
+        """Return the row of an array or a sparse matrix that has one, of any length if `features` is None; None where
+        there are more, or the row must be converted, or is wrong.
+        """
+        if getattr(X, "ndim", 0) != 2 or X.shape[0] != 1 or not 0 < X.shape[1] < 2**31:
+            return None
+        if features not in (None, X.shape[1]):
+            return None
+        if type(X) is np.ndarray:
+            return self._check_dense(X[0])
+        return self._check_arrays(X.indices, X.data, X.shape[1]) if getattr(X, "format", "") == "csr" else None
 
     def vectors(self, X: Any, features: int) -> Vectors | None:
-        """Return the rows of a SciPy sparse matrix if all of them are well made; None where one must be converted, or
-        is wrong: then :meth:`vector` says what is.
+        """Return the rows of a SciPy sparse matrix or a 2-D array if all of them are well made; None where one must be
+        converted, or is wrong: then :meth:`vector` says what is.
         """
-        matrix = X.tocsr()
-        is_narrow = matrix.indices.min(initial=0) >= 0 and matrix.indices.max(initial=0) < 2**31
-        if matrix.data.dtype.kind not in "biuf" or not is_narrow:
-            return None
-        indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
-        values, squared = matrix.data.astype(np.float64), np.empty(indptr.size - 1)
+        if isinstance(X, np.ndarray):
+            if X.dtype.kind not in "biuf" or not 0 < X.shape[1] <= features:
+                return None
+            indptr, indices, values = dense_parts(X)
+        else:
+            matrix = X.tocsr()
+            is_narrow = matrix.indices.min(initial=0) >= 0 and matrix.indices.max(initial=0) < 2**31
+            if matrix.data.dtype.kind not in "biuf" or not is_narrow:
+                return None
+            indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+            values = matrix.data.astype(np.float64)
+        squared = np.empty(indptr.size - 1)
         arguments = (indptr, indices, values, features, squared)
         is_fine = specialise(check_rows, *arguments)(*arguments)
         return Vectors(indptr, indices, values, squared) if is_fine else None
 
+    def _check_dense(self, x: NDArray[Any]) -> Vector | None:
+        """Return a copy of a dense vector of the usual type if all is well with it, else None."""
+        places = self._places
+        if places.size != x.size:
+            places = self._places = np.arange(x.size, dtype=np.int32)
+        return self._check_arrays(places, x, x.size)
+
     def _check_arrays(self, indices: NDArray[Any], values: NDArray[Any], features: int) -> Vector | None:
         """Return copies of arrays of the usual types if all is well with them, else None."""
-        is_usual = values.dtype is FLOAT64 and (indices.dtype is INT32 or indices.dtype is INT64)
-        if not is_usual or indices.ndim != 1 or indices.shape != values.shape:
+        kind, shape = indices.dtype, values.shape
+        check = self._narrow if kind is INT32 else self._wide if kind is INT64 else None
+        if check is None or values.dtype is not FLOAT64 or len(shape) != 1 or indices.shape != shape:
             return None
-        check = self._narrow if indices.dtype is INT32 else self._wide
-        own, narrow = values.copy(), np.empty(values.size, np.int32)
+        own, narrow = values.copy(), np.empty(shape, np.int32)
         problem, _, squared = check(np.ascontiguousarray(indices), own, features, narrow)
         return Vector(narrow, own, squared) if problem == FINE else None
 
@@ -203,6 +235,19 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
         raise UserError(f"x has entries of type {dense.dtype}: give numbers")
     dense = dense.reshape(-1)
     return np.arange(dense.size), dense
+
+
+def dense_parts(rows: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
+    """Return a 2-D array of numbers as a compressed sparse row matrix with all its entries, as copies.
+
+    >>> dense_parts(np.array([[0, 2], [1, 1]]))[2]
+    array([0., 2., 1., 1.])
+    """
+    count, features = rows.shape
+    indices = np.tile(np.arange(features, dtype=np.int32), count)
+    with np.errstate(over="ignore"):  # a long double beyond the range becomes inf and is refused as such
+        values = rows.astype(np.float64).reshape(-1)
+    return np.arange(count + 1, dtype=np.int64) * features, indices, values
 
 
 def _is_one_row(shape: tuple[int, ...], features: int | None) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.errors import NumbaError
 
@@ -89,6 +90,15 @@ def specialise(function: F, *arguments: Any) -> F:
     return _specialised(function, list_classes(arguments))
 
 
+def brief(function: F) -> F:
+    """Mark a function that Python calls for one row, and that takes a microsecond: it keeps the interpreter's lock.
+
+    To give up the GIL for so short a time lets another thread take it, and to get it back takes longer.
+    """
+    function.__brief__ = True  # type: ignore[attr-defined]
+    return function
+
+
 # What Python calls of compiled code. None may return a named tuple: Numba makes one by unpickling its class, which
 # crashes the process if a signal handler has raised in the meantime.
 entry_points: list[Any] = []
@@ -96,7 +106,8 @@ entry_points: list[Any] = []
 
 @functools.cache
 def _specialised(function: Callable[..., Any], classes: tuple[type, ...]) -> Any:
-    dispatcher = numba.njit(nogil=True, pipeline_class=EntryCompiler, **OPTIONS)(function)
+    releases = not hasattr(function, "__brief__")
+    dispatcher = numba.njit(nogil=releases, pipeline_class=EntryCompiler, **OPTIONS)(function)
     entry_points.append(dispatcher)
     if all(map(_is_ours, classes)):
         names = repr([f"{cls.__module__}.{cls.__qualname__}" for cls in classes])
@@ -182,8 +193,41 @@ def entry(function: F, *arguments: Any) -> F:
     For one round at a time: the look costs ten times the round. Later calls must give arguments of exactly the same
     types.
     """
+    if is_interpreted():
+        return function
+    return look_up(function, arguments, lambda: _find_entry(function, arguments))
+
+
+def _find_entry(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     kernel: Any = specialise(function, *arguments)
-    return function if kernel is function else kernel.get_overload(_compile(kernel, arguments))
+    return kernel.get_overload(_compile(kernel, arguments))
+
+
+_known: dict[Any, Any] = {}
+
+
+def look_up(what: Any, arguments: tuple[Any, ...], find: Callable[[], Any]) -> Any:
+    """Return what was found before for arguments of the same types, or find it now.
+
+    To ask Numba for the types of a player's arrays, and to compare these, takes ten times as long as to make them.
+    """
+    key = what, _outline(arguments)
+    if key not in _known:
+        _known[key] = find()
+    return _known[key]
+
+
+# The flags of an array that its type depends on: contiguous (C, Fortran), aligned, writeable.
+FLAGS = 0x1 | 0x2 | 0x100 | 0x400
+
+
+def _outline(value: Any) -> Any:
+    """Return what the type of a value depends on, as something that can be compared quickly: classes by identity."""
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.ndim, value.flags.num & FLAGS
+    if isinstance(value, tuple):
+        return type(value), *map(_outline, value)
+    return getattr(value, "_packed_kind", type(value))
 
 
 def same_types(first: Any, second: Any) -> bool:

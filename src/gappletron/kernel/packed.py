@@ -5,7 +5,6 @@ native value of a tuple once; compiled code gets its address and reads it with :
 """
 
 import ctypes
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +24,7 @@ from numba.extending import (
 )
 
 from gappletron.base.signals import held_back
-from gappletron.kernel.compiling import entry, is_interpreted
+from gappletron.kernel.compiling import entry, is_interpreted, look_up
 from gappletron.kernel.pieces import CompiledPiece, compiled_by
 
 
@@ -33,11 +32,19 @@ class Packed(int):
     """A packed tuple: the address of its copy. It keeps the tuple, and so its arrays, alive."""
 
     _packed_arguments: tuple[Any, ...]
+    _packed_kind: "Kind"
     _memory: Any
-    _type: Any
 
     def __reduce__(self) -> Any:
         raise TypeError("packed arguments are an address in this process: they cannot be copied or pickled")
+
+
+class Kind:
+    """What all packed tuples of the same types share: their type, their bytes, and what copies one to an address."""
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        inner = numba.typeof(arguments)
+        self.type, self.nbytes, self.store = PackedType(inner), _measure(inner), entry(_store, arguments, 0)
 
 
 def packed(*arguments: Any) -> Packed:
@@ -45,17 +52,16 @@ def packed(*arguments: Any) -> Packed:
     if is_interpreted():
         value = Packed(0)
     else:
-        inner = numba.typeof(arguments)
-        memory = bytearray(_measure(inner) + 64)
+        kind = look_up(Kind, arguments, lambda: Kind(arguments))
+        memory = bytearray(kind.nbytes + 64)
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         value = Packed(address + -address % 64)
-        value._memory, value._type = memory, PackedType(inner)
-        entry(_store, arguments, 0)(arguments, int(value))
+        value._memory, value._packed_kind = memory, kind
+        kind.store(arguments, int(value))
     value._packed_arguments = arguments
     return value
 
 
-@functools.cache
 def _measure(kind: Any) -> int:
     """Return the bytes of a native value.
 
@@ -92,7 +98,7 @@ register_model(PackedType)(models.IntegerModel)
 
 @typeof_impl.register(Packed)
 def _typeof_packed(value: Packed, context: Any) -> PackedType:
-    return value._type
+    return value._packed_kind.type
 
 
 @unbox(PackedType)

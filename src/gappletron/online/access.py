@@ -14,6 +14,11 @@ from gappletron.online.contents import FORMAT, Contents
 from gappletron.online.journal import Snapshot
 from gappletron.online.store import Trouble
 
+# What tells this process from its forks: to ask the system for its number takes longer than the lock.
+process = [object()]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: process.__setitem__(0, object()))
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -35,7 +40,7 @@ class DurableModel:
         self._is_busy = False
         # Whether the thread that has the lock is in a block of :meth:`hold`.
         self._is_held = False
-        self._process = os.getpid()
+        self._process = process[0]
 
     @property
     def trouble(self) -> Trouble | None:
@@ -52,7 +57,7 @@ class DurableModel:
 
     def _check_process(self) -> None:
         """Refuse use in a forked child: the lock and the journal belong to the parent."""
-        if self._process != os.getpid():
+        if self._process is not process[0]:
             raise UserError(
                 "this process is a copy (fork) of the one that made the model: make or load a model in this process"
             )

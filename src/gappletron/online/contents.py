@@ -178,21 +178,32 @@ class Contents:
         """Return a row or a record as a checked vector."""
         return self.player.check(x) if self.encoder is None else self.encoder.vector(x)
 
+    def check_only_row(self, X: Any) -> Vector | None:
+        """Return the row or the record of a batch of one to predict, checked; None where the batch is a larger one, or
+        of another form: then it is looked at as such.
+        """
+        if self.encoder is not None:
+            return self.encoder.vector(X[0]) if type(X) is list and len(X) == 1 else None
+        return self.player.checker.only_row(X, self.player.fixed_features)
+
     def check_rows(self, X: Any) -> list[Vector] | Vectors:
         """Return many rows as checked vectors: few as single ones, many together. An error names the row.
 
-        :param X: rows, a sparse matrix, or with an encoder a table.
+        :param X: rows, an array, a sparse matrix, or with an encoder a table.
         """
         is_table = hasattr(X, "tocsr") or (self.encoder is not None and hasattr(X, "columns"))
-        rows: Any = X if is_table else list(X)
+        is_array = self.encoder is None and isinstance(X, np.ndarray) and X.ndim == 2
+        rows: Any = X if is_table or is_array else list(X)
         if self.encoder is not None and (is_table or len(rows) >= TOGETHER):
             encoded = _encode(self.encoder, rows)
             return encoded if encoded.squared.size >= TOGETHER else encoded.each()
         if is_table:
             rows = X.tocsr()
-            together = self.player.check_many(rows) if rows.shape[0] >= TOGETHER else None
+        if (is_table or is_array) and rows.shape[0] >= TOGETHER:
+            together = self.player.check_many(rows)
             if together is not None:
                 return together
+        if is_table:
             check_sparse(rows)
             rows = [(rows.indices[a:b], rows.data[a:b]) for a, b in itertools.pairwise(rows.indptr.tolist())]
         if len(rows) == 1:
@@ -320,11 +331,13 @@ def _read_receipts(header: dict[str, Any], arrays: dict[str, NDArray[Any]], play
     """Return the receipts of a file, checked; those issued from now on have a session of their own."""
     receipts = Receipts(player.rounds, WaitingLimits.check(*header["pending"]))
     past = _check_sessions(header["sessions"], player.rounds)
+    found = []
     for serial, turn, issued in _read_turns(header["graphs"], arrays, player, receipts.limits.pending):
         session = next((each.name for each in past if each.first <= serial < each.stop), None)
         if session is None:
             raise UserError("a waiting receipt belongs to no session: the file is damaged")
-        receipts.add(Receipt(session, serial, turn, issued))
+        found.append(Receipt(session, serial, turn, issued))
+    receipts.add(found)
     needed = {receipt.session for receipt in receipts.pending.values()}
     kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
     receipts.past = {each.name: each for each in kept}

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
@@ -22,7 +24,7 @@ from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.pieces import Piece
-from gappletron.kernel.types import Floats, Vector
+from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.online import events, transitions
@@ -211,7 +213,7 @@ class Online(DurableModel):
             class to its score, or numbers in the order of the classes. Numbers from 0 to 1 that add up to 1 are
             probabilities; of others the softmax is taken.
         """
-        given = self._player.check_scores(scores)
+        given = None if scores is None else self._player.check_scores(scores)
         return self._decide(self._contents.check_row(x), graph, time.time(), given=given)
 
     def _decide(
@@ -280,8 +282,8 @@ class Online(DurableModel):
 
         All are checked before the first is learned from: where one is refused, nothing is learned.
         """
-        found, now = self._contents.check_feedback(feedback), time.time()
-        if len(found) >= TOGETHER and all(receipt.graph is self.graph for receipt, _ in found):
+        found, now, own = self._contents.check_feedback(feedback), time.time(), self.graph
+        if len(found) >= TOGETHER and all(receipt.turn.graph is own for receipt, _ in found):
             with held_back():
                 transitions.learn_many(self._contents, found, now)
         else:
@@ -341,8 +343,19 @@ class Online(DurableModel):
 
         :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
-        vector = self._contents.check_row(x)
-        return self.graph.classes[self._player.predict(vector, graph, scores)]
+        player = self._player
+        vector, given = self._contents.check_row(x), player.check_scores(scores)
+        return player.graph.classes[player.predict_vector(vector, NO_VECTOR.values, given, graph)]
+
+    @looking
+    def predict_both(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> tuple[Label, Floats]:
+        """Return the greedy class for x, and the probability of every label: :meth:`predict` and :meth:`predict_proba`
+        for one row in one call.
+        """
+        player = self._player
+        vector, given = self._contents.check_row(x), player.check_scores(scores)
+        chances = np.empty(player.graph.n_classes)
+        return player.graph.classes[player.predict_vector(vector, chances, given, graph)], chances
 
     @looking
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> list[Label]:
@@ -369,7 +382,12 @@ class Online(DurableModel):
 
         :param scores: as those of :meth:`act_many`.
         """
-        return self._player.predict_proba(self._contents.encode_rows(X), scores)
+        player, vector = self._player, self._contents.check_only_row(X)
+        if vector is None:
+            return player.predict_proba(self._contents.encode_rows(X), scores)
+        chances, given = np.empty((1, player.graph.n_classes)), self._contents.check_many_scores(scores, 1)
+        player.predict_vector(vector, chances[0], given[0] if given.size else None)
+        return chances
 
     @looking
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Floats:
@@ -381,15 +399,12 @@ class Online(DurableModel):
 
     @looking
     def compile_batches(self) -> None:
-        """Compile, or load from the cache, what :meth:`act_many` and :meth:`learn_many` need, before many rows come in;
-        nothing is played.
-        """
+        """Compile, or load from the cache, what :meth:`act_many` needs, before many rows come in; nothing is played."""
         from scipy.sparse import csr_array
 
         nothing = self._player.check_many(csr_array((0, 1)))
         assert nothing is not None
         self._player.draw_many(nothing)
-        self._player.learn_many([], [])
         if self.encoder is not None:
             self.encoder.encode_many(["word"])
 

@@ -8,7 +8,7 @@ import enum
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
 from gappletron.play import archive, turns
 from gappletron.play.options import Options
-from gappletron.play.turns import ACTION, GREEDY, WAITING, Turn
+from gappletron.play.turns import ACTION, GREEDY, HEAD, WAITING, Turn
 
 ID = re.compile(r"(.+)-(0|[1-9][0-9]{0,17})", re.DOTALL)
 
@@ -91,6 +91,13 @@ class Receipt:
     def reveals(self) -> tuple[Label, ...]:
         """The labels that the action reveals: learn one of these, or UNSEEN where the label is another."""
         return self.graph.reveals(self.action)
+
+    def to_decision(self) -> tuple[str, Label, float, Label]:
+        """Return the id, the action, its probability and the greedy class, which are all that a server tells."""
+        turn = self.turn
+        action, greedy = map(int, turn.record[ACTION:HEAD].tolist())
+        graph = turn.graph
+        return self.id, graph.actions[action], turn.record.item(HEAD + action), graph.classes[greedy]
 
     def propensity(self, label: Label) -> float:
         """Return P_t(label observed): the probability that the action drawn reveals this label, if it is true."""
@@ -255,8 +262,7 @@ class Receipts:
         """Return a copy that shares nothing that changes."""
         copied = Receipts(self.session.first, self.limits)
         copied.session, copied.past = self.session, self.past.copy()
-        for receipt in self.waiting:
-            copied.add(Receipt(receipt.session, receipt.serial, receipt.turn.copy(), receipt.time))
+        copied.add(Receipt(each.session, each.serial, each.turn.copy(), each.time) for each in self.waiting)
         return copied
 
     # ---------------------------------------------------------------------------------------------- coming and going
@@ -265,26 +271,32 @@ class Receipts:
         """Bring to its end what a signal handler has interrupted: what waits is what the records say."""
         if not self.is_settled:
             self.pending = OrderedDict((receipt.serial, receipt) for receipt in self._read_records())
-            self.nbytes = sum(receipt.turn.record.nbytes for receipt in self.pending.values())
-            self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
+            self.nbytes = 0
+            self.count(sum(receipt.turn.record.nbytes for receipt in self.pending.values()))
 
     def begin(self, receipt: Receipt) -> None:
         """Register a receipt before its round is played."""
         self.is_settled = False
         self.pending[receipt.serial] = receipt
 
-    def add(self, *receipts: Receipt) -> None:
-        """Let receipts whose rounds were played wait; they may be in :attr:`pending` already."""
+    def add(self, receipts: Iterable[Receipt]) -> None:
+        """Let receipts wait whose rounds were played."""
         self.is_settled = False
-        for receipt in receipts:
-            self.pending[receipt.serial] = receipt
-            self.nbytes += receipt.turn.record.nbytes
-        self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
+        found = {receipt.serial: receipt for receipt in receipts}
+        self.pending.update(found)
+        self.count(sum(receipt.turn.record.nbytes for receipt in found.values()))
 
-    def remove(self, receipt: Receipt) -> None:
-        """Let a receipt wait no more; its record has said so before, after `is_settled` was set to False."""
-        self.pending.pop(receipt.serial, None)
-        self.nbytes -= receipt.turn.record.nbytes
+    def remove(self, *receipts: Receipt) -> None:
+        """Let receipts wait no more; their records have said so before, after `is_settled` was set to False."""
+        nbytes = 0
+        for receipt in receipts:
+            self.pending.pop(receipt.serial, None)
+            nbytes += receipt.turn.record.nbytes
+        self.count(-nbytes)
+
+    def count(self, nbytes: int) -> None:
+        """Count so many bytes more, at the end of a change: all is settled then, unless too many wait."""
+        self.nbytes += nbytes
         self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
 
     def find_overdue(self, now: float) -> Receipt | None:

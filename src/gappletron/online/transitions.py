@@ -41,13 +41,14 @@ def decide(
     :param given: checked scores that came with the vector.
     """
     player, receipts, journal = model.player, model.receipts, model.journal
-    if player.engine.needs_time:
-        player.engine.now[0] = now
+    engine = player.engine
+    if engine.needs_time:
+        engine.now[0] = now
     here = player.check_graph(graph)  # no feature gets a row for a call that is refused
     action, probabilities = (None, None) if followed is None else followed
     if probabilities is not None:
         check_distribution(probabilities, here.n_actions)
-    serial = player.engine.played.item(0)
+    serial = engine.played.item(0)
     placed = player.place(vector, serial)
     turn = player.new_turn(placed, graph, probabilities, given)
     receipt = Receipt(receipts.session.name, serial, turn, now)
@@ -57,7 +58,7 @@ def decide(
         journal.add(Entry(partial(_pack_decision, receipt, vector, scores, version, followed is not None), turn=turn))
     if not player.draw(turn, placed, serial, action):
         raise UserError("the player of this model has played in the middle of a call: use one of them at a time")
-    receipts.add(receipt)
+    receipts.count(turn.record.nbytes)
     return receipt
 
 
@@ -84,7 +85,7 @@ def decide_many(
         journal.add(Entry(lambda: pack_decisions(now, version, *rows[:3], given, turns.decisions), rows.squared.size))
     session = receipts.session.name
     found = [Receipt(session, serial, turn, now) for serial, turn in enumerate(turns.split(), turns.first)]
-    receipts.add(*found)
+    receipts.add(found)
     return found
 
 
@@ -113,7 +114,7 @@ def _log_restarts(journal: Journal, player: Player, before: int, now: float) -> 
 
 
 def learn_many(model: Contents, feedback: list[tuple[Receipt, int]], now: float) -> None:
-    """Take in much feedback in one call of compiled code, for the model's own graph; signals must be held back."""
+    """Take in much feedback, for the model's own graph, with one entry in the journal; signals must be held back."""
     serials, labels = [receipt.serial for receipt, _ in feedback], [label for _, label in feedback]
     entry = Entry(partial(pack_feedbacks, serials, now, labels), len(serials))
     before = model.player.restart_count
@@ -122,8 +123,7 @@ def learn_many(model: Contents, feedback: list[tuple[Receipt, int]], now: float)
     if model.journal is not None:
         model.journal.add(entry)
         _log_restarts(model.journal, model.player, before, now)
-    for receipt, _ in feedback:
-        model.receipts.remove(receipt)
+    model.receipts.remove(*(receipt for receipt, _ in feedback))
 
 
 def forget(model: Contents, receipt: Receipt, now: float) -> None:

@@ -84,11 +84,15 @@ def lose(wealth: Floats, logs: Floats, x: float, first: int) -> None:
     >>> wealth[1:4].tolist()
     [1.0, 0.55, 0.775]
     """
+    least = 1.0
     for j in range(first, BETS):
         wealth[j] *= 1.0 - STAKES[j] * x
-        if wealth[j] < 1.0 / FULL:
-            logs[j] += math.log(wealth[j])
-            wealth[j] = 1.0
+        least = min(least, wealth[j])
+    if least < 1.0 / FULL:
+        for j in range(first, BETS):
+            if wealth[j] < 1.0 / FULL:
+                logs[j] += math.log(wealth[j])
+                wealth[j] = 1.0
 
 
 @helper

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
-from gappletron.kernel.compiling import entry
+from gappletron.kernel.compiling import brief, entry
 from gappletron.kernel.pieces import helper
 
 Rows = NDArray[np.int32]
@@ -40,6 +40,7 @@ def find_slot(features: Any, slots: Any, feature: int) -> int:
     return slot
 
 
+@brief
 def find_rows(features: Any, slots: Any, counts: Any, indices: Any, out: Rows) -> None:
     """Write the row of each feature; for one that has none, the first row that nobody has."""
     for p in range(indices.size):
@@ -58,12 +59,14 @@ def give_back(features: Any, slots: Any, counts: Any, at: int) -> None:
     counts[LEFT_OUT] = counts[LEFT_OUT_BEFORE]
 
 
+@brief
 def settle_rows(features: Any, slots: Any, counts: Any, at: int) -> None:
     """Take back the rows of a round that was not played, where round `at` comes next."""
     give_back(features, slots, counts, at)
     counts[ROUND] = -1
 
 
+@brief
 def claim_rows(features: Any, slots: Any, counts: Any, most: int, at: int, indices: Any, out: Rows, start: int) -> int:
     """Write the row of each feature from `start` on, and give rows to new ones; return where the table is full.
 

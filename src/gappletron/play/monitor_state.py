@@ -72,13 +72,14 @@ BEST_LOW, BEST_HIGH, BEST_END, LAST_LOW, LAST_HIGH, LAST_END, ALARM_SINCE = rang
 
 class WatchPlan(NamedTuple):
     """What a watch derives from a graph alone: the largest difference of costs of one action at two labels that it
-    hides, and at any two labels (d for the policy, and for what does not depend on the action that is played); and for
-    each action whether it shows any label.
+    hides, and at any two labels (d for the policy, and for what does not depend on the action that is played); for
+    each action whether it shows any label; and for each label whether every action shows it, so that no bet is on it.
     """
 
     own_scale: float
     scale: float
     shows: NDArray[np.bool_]
+    sure: NDArray[np.bool_]
 
 
 class Watching(Piece, abstract=True):
@@ -188,9 +189,9 @@ class Watch(Watching):
             hidden = np.ma.masked_array(graph.costs, graph.visible)
             own_scale = float((hidden.max(axis=1) - hidden.min(axis=1)).filled(0.0).max())
             scale = float((graph.costs.max(axis=1) - graph.costs.min(axis=1)).max())
-        shows = np.ascontiguousarray(graph.visible.any(axis=1))
-        shows.flags.writeable = False
-        return WatchPlan(own_scale, scale, shows)
+        shows, sure = (np.ascontiguousarray(each) for each in (graph.visible.any(axis=1), graph.visible.all(axis=0)))
+        shows.flags.writeable = sure.flags.writeable = False
+        return WatchPlan(own_scale, scale, shows, sure)
 
     def open_round(self, watched: Any, at: int, now: float) -> None:
         block = at // (self.window // BLOCKS)
@@ -347,7 +348,8 @@ def judge(watched: Any, plan: Any, graph: GraphArrays, slot: int, played: Played
     """
     watched.counts[slot, JUDGED] += 1
     watched.counts[slot, SEEN] += label >= 0
-    first = confidence.first_stake(largest_x(graph, played.probabilities))
+    is_sure = label >= 0 and plan.sure[label]
+    first = BETS if is_sure else confidence.first_stake(largest_x(graph, played.probabilities))
     for q in range(4 if watched.costly[0] > 0 else 2):
         value = find_value(graph, q % 2 == 0, q >= POLICY_COST and graph.has_costs, played, watched.expected)
         sums, wealth, logs = watched.sums[slot, q], watched.wealth[slot], watched.logs[slot]
@@ -363,6 +365,8 @@ def judge(watched: Any, plan: Any, graph: GraphArrays, slot: int, played: Played
             sums[KNOWN_LOW] += known
             sums[KNOWN_HIGH] += known
             sums[AMONG_SEEN] += known
+            if is_sure:
+                continue
             excess, saving = weigh_hidden(graph, value, played, label)
             if excess > 0.0:
                 sums[HIDDEN] += excess
@@ -370,6 +374,8 @@ def judge(watched: Any, plan: Any, graph: GraphArrays, slot: int, played: Played
                 confidence.lose(watched.losses[slot, q], watched.loss_logs[slot, q], excess / scale, first)
             confidence.bet(wealth[2 * q + LITTLE], logs[2 * q + LITTLE], saving / scale)
     judge_classes(watched, graph, first, played, label)
+    if label >= 0 and not is_sure:
+        bet_on_classes(watched, graph, first, played, label)
 
 
 @helper
@@ -387,7 +393,6 @@ def judge_classes(watched: Any, graph: GraphArrays, first: int, played: Played, 
             share = predicted_share(label, played, who == GREEDY)
             sums[label, who, MISSED] += max(0.0, 1.0 - share)
             sums[label, who, HIT] += share
-        bet_on_classes(watched, graph, first, played, label)
     else:
         for k in range(K):
             if not graph.visible[played.action, k]:
@@ -425,6 +430,8 @@ def bet_on_classes(watched: Any, graph: GraphArrays, first: int, played: Played,
                     hit = hiding * predicted_share(k, played, who == GREEDY)
                 for value in (MISSES, HITS):
                     x = hit if value == HITS else max(0.0, hiding - hit)
+                    if x <= 0.0:
+                        continue  # nothing would change
                     process = 2 * value + (MUCH if k == label else LITTLE)
                     confidence.bet(watched.class_wealth[k, who, process], watched.class_logs[k, who, process], x)
                     if k == label:

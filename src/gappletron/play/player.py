@@ -9,7 +9,6 @@ plays streams.
 import copy
 import dataclasses
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any, Self
@@ -25,12 +24,12 @@ from gappletron.data.normalization import find_normalization
 from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
 from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import MOST_FEATURES, Chunk, make_chunk, squared_size
-from gappletron.data.vectors import Checker, Vectors, sparse_parts
+from gappletron.data.vectors import Checker, Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import in_mode
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.spelling import decode_piece
-from gappletron.kernel.types import Floats, Vector
+from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
 from gappletron.learners.run_bound import Restart, RunBound
@@ -244,6 +243,11 @@ class Player:
         return self.engine.index is not None
 
     @property
+    def fixed_features(self) -> int | None:
+        """The number of features that a dense row must have; None where any index is taken."""
+        return None if self.engine.features == MOST_FEATURES else self.engine.features
+
+    @property
     def max_features(self) -> int:
         """How many features may have a row."""
         return self.engine.features if self.engine.index is None else self.engine.index.most
@@ -337,14 +341,16 @@ class Player:
         :param x: ``(indices, values)`` (the fastest), a dense vector, a one-row sparse matrix or a mapping.
         """
         below = self.engine.features
-        return self.checker.vector(tuple(sparse_parts(x, None)) if below == MOST_FEATURES else x, below)
+        return self.checker.vector_below(x, below) if below == MOST_FEATURES else self.checker.vector(x, below)
 
     def check_scores(self, scores: Any) -> Floats | None:
         """Return the scores that came with a row, checked and between -1 and 1; None where there are none."""
         return None if scores is None else checks.check_scores(self.learner, self.graph, scores)
 
     def check_many(self, matrix: Any) -> Vectors | None:
-        """Return the rows of a sparse matrix, checked; None where one must be converted, or is wrong."""
+        """Return the rows of a sparse matrix or a 2-D array, checked; None where one must be converted, or is wrong."""
+        if isinstance(matrix, np.ndarray) and matrix.shape[1] != (self.fixed_features or matrix.shape[1]):
+            return None
         return self.checker.vectors(matrix, self.engine.features)
 
     def check_graph(self, graph: FeedbackGraph | None) -> FeedbackGraph:
@@ -419,7 +425,7 @@ class Player:
         :param given: checked scores that came with the vector (:meth:`check_scores`).
         """
         chances = None if probabilities is None else checks.check_distribution(probabilities, self.graph.n_actions)
-        here = self.check_graph(graph)
+        here = self.engine.graph if graph is None else self.check_graph(graph)
         engine = self.engine
         return Turn(here, engine.state.sizes.features, engine.new_record(vector.values.size, chances, given))
 
@@ -493,28 +499,19 @@ class Player:
         gradient is that of prediction time, applied to the weights of today. A turn from before a class was added
         teaches what it could teach then.
         """
-        label = checks.check_label(self.engine, turn, label)
+        self._learn(turn, checks.check_label(self.engine, turn, label))
+
+    def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
+        """Take in the feedback of many turns, in order, as :meth:`learn` does; all are checked before the first."""
+        for turn, label in zip(turns, checks.check_labels(self.engine, turns, labels), strict=True):
+            self._learn(turn, label)
+
+    def _learn(self, turn: Turn, label: int) -> None:
         engine = self.engine
         if engine.learn is None:
             engine.compile_rounds()
         pack = engine.own if turn.graph is engine.graph else engine.pack(turn.graph)
         engine.learn(pack, turn.record, label)
-
-    def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
-        """Take in the feedback of many turns, in order: the same bits as :meth:`learn` for each, in one call of
-        compiled code where all have the player's own graph.
-        """
-        given = checks.check_labels(self.engine, turns, labels)
-        if not all(turn.graph is self.graph for turn in turns):
-            for turn, label in zip(turns, given, strict=True):
-                self.learn(turn, label)
-            return
-        ends = np.zeros(len(turns) + 1, np.int64)
-        np.cumsum([turn.record.size for turn in turns], out=ends[1:])
-        records = np.concatenate([np.zeros(0), *(turn.record for turn in turns)])
-        self.engine.call(rounds.learn_rows, self.engine.pack(self.graph), ends, records, np.array(given, np.int64))
-        for turn, (start, stop) in zip(turns, itertools.pairwise(ends.tolist()), strict=True):
-            turn.record[:] = records[start:stop]
 
     # ----------------------------------------------------------------------------------------- predict, without changes
 
@@ -525,9 +522,21 @@ class Player:
         :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
         vector = x if isinstance(x, Vector) else self.check(x)
-        ready = prepare_vector(vector, given=self.check_scores(scores))
-        found = self.engine.look(rounds.write_greedy, [ready], 1, self.check_graph(graph), np.int64)
-        return found.item()
+        return self.predict_vector(vector, NO_VECTOR.values, self.check_scores(scores), graph)
+
+    def predict_vector(
+        self, vector: Vector, chances: Floats, given: Floats | None = None, graph: FeedbackGraph | None = None
+    ) -> int:
+        """Return the greedy class of a checked vector, and fill `chances`, unless it is empty, with the probability of
+        every label: :meth:`predict` and :meth:`predict_proba` for one row, in one call of compiled code.
+
+        :param given: checked scores that came with the vector.
+        """
+        engine = self.engine
+        pack, record = engine.pack(self.check_graph(graph)), engine.new_record(vector.values.size, None, given)
+        rows = vector.indices if engine.index is None else engine.index.find(vector.indices)
+        found = engine.call(rounds.predict, pack, rows, vector.values, record, chances)
+        return int(found)
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> NDArray[np.int64]:
         """Return the greedy class of every row of a dense array or a sparse matrix."""

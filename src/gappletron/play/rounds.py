@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from gappletron.data.normalization import Normalization, Room
 from gappletron.data.stream import squared_size
 from gappletron.graphs.graph import Plan
+from gappletron.kernel.compiling import brief
 from gappletron.kernel.numerics import UNSEEN_LABEL, Lanes, Row
 from gappletron.kernel.packed import Packed, unpacked
 from gappletron.kernel.pieces import Piece, compiled, helper
@@ -313,6 +314,7 @@ def can_begin(player: Any, at: int, entries: int, follows: int, record: Floats) 
     return setup.played[0] == at and plan.graph.visible.shape == (N, K) and record.size == size
 
 
+@brief
 def act(
     player: Packed, indices: NDArray[np.int32], values: Floats, squared: float, u: float, at: int, record: Floats
 ) -> bool:
@@ -340,6 +342,7 @@ def act_rows(player: Packed, rows: Any, draws: Floats, at: int, ends: NDArray[np
     return True
 
 
+@brief
 def follow(player: Packed, vector: Vector, action: int, greedy: int, at: int, record: Floats) -> bool:
     """As :func:`act`, but the action, and the probabilities in the record, are those of another's decision; so is the
     greedy class, unless it is -1. The learner's own distribution is written down.
@@ -371,13 +374,13 @@ def draw_action(player: Any, vector: Any, u: float, at: int, record: Floats) -> 
 
 
 @helper
-def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
-    """Copy the row to the record, write the learner's own distribution at it, and count the round."""
-    learner, state, plan, setup = player
-    indices, values, squared = vector
-    setup.watch.open_round(setup.watched, at, setup.now[0])
+def write_row(
+    setup: Setup, indices: NDArray[np.int32], values: Floats, record: Floats
+) -> tuple[NDArray[np.int32], Floats, Floats]:
+    """Copy a row to its record, with its bias; return its indices and values there, and where its numbers are kept."""
     bias, size = setup.bias, setup.bias + indices.size
     record[turns.ENTRIES] = size
+    record[turns.KEPT] = setup.kept.size
     start = turns.row_start(record)
     own_values, own_indices = record[start : start + size], record[start + size :].view(np.int32)
     if bias:
@@ -386,11 +389,20 @@ def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
     for p in range(indices.size):
         own_indices[bias + p] = indices[p] + bias
         own_values[bias + p] = values[p]
+    start = turns.kept_start(record, setup.probabilities.size)
+    return own_indices, own_values, record[start : start + setup.kept.size]
+
+
+@helper
+def begin_round(player: Any, vector: Any, at: int, record: Floats) -> Decision:
+    """Copy the row to the record, write the learner's own distribution at it, and count the round."""
+    learner, state, plan, setup = player
+    indices, values, squared = vector
+    setup.watch.open_round(setup.watched, at, setup.now[0])
+    bias, size = setup.bias, setup.bias + indices.size
+    own_indices, own_values, kept = write_row(setup, indices, values, record)
     record[turns.SQUARED] = setup.normalization.take(setup.scales, own_indices, own_values, 0, size, bias, squared)
     x = Row(own_indices, own_values, 0, size, record[turns.SQUARED], setup.lanes)
-    record[turns.KEPT] = setup.kept.size
-    start = turns.kept_start(record, setup.probabilities.size)
-    kept = record[start : start + setup.kept.size]
     decision = decide(learner, state, plan, x, setup, kept, at)
     learner.count_round(state, plan, decision.greedy)
     N = setup.probabilities.size
@@ -417,22 +429,12 @@ def end_decision(plan: Plan, setup: Setup, at: int, greedy: int, action: int, re
     setup.played[0] = at + 1
 
 
+@brief
 def learn(player: Packed, record: Floats, label: int) -> None:
-    """Play the second half of the round of a record, now or after others."""
+    """Play the second half of the round of a record, now or after others: the learner and the watch take in its
+    feedback.
+    """
     learner, state, plan, setup = unpacked(player)
-    end_round(learner, state, plan, setup, record, label)
-
-
-def learn_rows(player: Packed, ends: NDArray[np.int64], records: Floats, labels: NDArray[np.int64]) -> None:
-    """As :func:`learn`, for many records, which stand in one array as those of :func:`act_rows` do."""
-    learner, state, plan, setup = unpacked(player)
-    for t in range(labels.size):
-        end_round(learner, state, plan, setup, records[ends[t] : ends[t + 1]], labels[t])
-
-
-@helper
-def end_round(learner: Learner, state: Any, plan: Plan, setup: Setup, record: Floats, label: int) -> None:
-    """Let the learner and the watch take in the feedback of a round."""
     N, K = plan.graph.visible.shape
     # The setup has room for the padding of today's classes; the record only for that of its own time.
     scores = setup.scores[:K]
@@ -464,9 +466,30 @@ def scale_rows(player: Packed, rows: Rows) -> None:
     """Scale every row, and measure it; nothing is remembered of them."""
     _, _, _, setup = unpacked(player)
     for t in range(rows.labels.size):
-        first, last = rows.indptr[t], rows.indptr[t + 1]
-        setup.normalization.apply(setup.scales, rows.indices, rows.values, first + setup.bias, last)
-        rows.squared[t] = squared_size(rows.values, first, last)
+        rows.squared[t] = scale_row(setup, rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1])
+
+
+@helper
+def scale_row(setup: Setup, indices: NDArray[np.int32], values: Floats, first: int, last: int) -> float:
+    """Scale the row from first to last as :func:`scale_rows` does, and return ||x||^2."""
+    setup.normalization.apply(setup.scales, indices, values, first + setup.bias, last)
+    return squared_size(values, first, last)
+
+
+@brief
+def predict(player: Packed, indices: NDArray[np.int32], values: Floats, record: Floats, chances: Floats) -> int:
+    """Return y* at one row, and fill `chances`, unless it is empty, with the probabilities of the labels.
+
+    :param record: room for the row and for what the learner keeps of it, as for :func:`act`.
+    """
+    learner, state, plan, setup = unpacked(player)
+    own_indices, own_values, kept = write_row(setup, indices, values, record)
+    size = setup.bias + indices.size
+    squared = scale_row(setup, own_indices, own_values, 0, size)
+    score(learner, state, plan, Row(own_indices, own_values, 0, size, squared, setup.lanes), kept, setup.scores)
+    if chances.size > 0:
+        learner.label_probabilities(state, setup.scores, chances)
+    return learner.choice(state, plan, setup.scores)
 
 
 @helper

@@ -140,11 +140,14 @@ class Service:
             if not decoders:
                 return answer_json(await handler())
             body = await self.read_body(request)
+            is_long = len(body) >= LONG_BODY
             step = partial(handler, decode(decoders[0 if hosted.takes_records else -1], body))
+            if is_long:
+                await asyncio.sleep(0)  # to read it took long already: what else is ready has its turn
             if not endpoint.is_stored:
                 return answer_json(step())
             key = read_key(request, endpoint, body)
-            return answer_json(await hosted.carry_out(step, key, is_long=len(body) >= LONG_BODY))
+            return answer_json(await hosted.carry_out(step, key, is_long=is_long))
 
         return call
 

@@ -163,10 +163,8 @@ class HostedModel:
         for shadow in self.shadows:
             shadow._follow(prepared, receipts, scores)
         reveals = cache(self.model.graph.reveals)
-        return [
-            schemas.Decision(each.id, each.action, each.probability, each.greedy, reveals(each.action))
-            for each in receipts
-        ]
+        told = (each.to_decision() for each in receipts)
+        return [schemas.Decision(*decision, reveals(decision[1])) for decision in told]
 
     def _read_scores(self, request: Any) -> Scores:
         """Return the scores of every row of a request, whose classes are texts there; None where there are none."""
@@ -262,8 +260,10 @@ class HostedModel:
     def predict(self, request: schemas.OneRecord | schemas.OneVector) -> schemas.Prediction:
         """Return the class of a row, and the probability of each."""
         self.columns.check([request.x])
-        ((label, row),) = self._predict([request.x], self._read_scores(request))
-        return schemas.Prediction(label, self.model.graph.classes, row)
+        scores = self._read_scores(request)
+        x = _as_arrays(request.x)
+        label, chances = self.model.predict_both(x, scores=None if scores is None else scores[0])
+        return schemas.Prediction(label, self.model.graph.classes, chances.tolist())
 
     def predict_many(self, request: schemas.ManyRecords | schemas.ManyVectors) -> schemas.Predictions:
         """Return the classes of many rows, with probabilities."""
@@ -426,8 +426,8 @@ class Activity:
         return [found.get(second, 0) for second in range(present - seconds, present)]
 
 
-def _as_arrays(x: schemas.Vector) -> Any:
-    """Return a vector as the library takes it; arrays are what it is quickest with."""
+def _as_arrays(x: schemas.Vector | schemas.Record) -> Any:
+    """Return a row as the library takes it; arrays are what it is quickest with."""
     if type(x) is not schemas.Sparse:
         return x
     try:

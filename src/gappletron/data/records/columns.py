@@ -40,6 +40,7 @@ TEXT, NUMERIC, CATEGORICAL, DROP = KINDS = ("text", "numeric", "categorical", "d
 # Mappings and lists within a record may be nested this deep.
 MOST_DEPTH = 8
 
+NUMBERS = (bool, numbers.Real, np.bool_, decimal.Decimal)
 DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)  # a datetime is a date
 
 # The seed of a text without columns: the hash of an empty name.
@@ -97,7 +98,7 @@ class Cells:
 
     def _add_value(self, kind: str | None, name: str, value: Any) -> None:
         """Add a value that is neither missing nor a list or a mapping."""
-        if kind == NUMERIC or (kind is None and isinstance(value, numbers.Real | np.bool_ | decimal.Decimal)):
+        if kind == NUMERIC or (kind is None and type(value) is not str and isinstance(value, NUMBERS)):
             self.add_number(name, value)
             return
         text = to_text(value)
@@ -154,6 +155,8 @@ class Cells:
 
 def _fields(record: Any) -> Iterable[tuple[str, Any]]:
     """Return the columns and values of a record."""
+    if type(record) is dict and all(type(name) is str for name in record):
+        return record.items()
     if isinstance(record, str | bytes):
         return [("", record if isinstance(record, str) else decode(record))]
     if hasattr(record, "_asdict"):  # a named tuple

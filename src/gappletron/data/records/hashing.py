@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.kernel.compiling import entry, specialise
+from gappletron.kernel.compiling import brief, entry, specialise
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.types import Floats
 
@@ -251,6 +251,7 @@ def _hash_rows(
     return filled
 
 
+@brief
 def _hash_row(
     data: Codes, spans: Ints, hashing: Hashing, room: Room, indices: Indices, values: Floats, filled: int
 ) -> tuple[int, float]:

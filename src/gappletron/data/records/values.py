@@ -21,7 +21,7 @@ def to_text(value: Any) -> str:
     >>> to_text(3.0), to_text(True), to_text("Ham"), to_text(2.5)
     ('3', 'true', 'Ham', '2.5')
     """
-    plain = _to_python(value)
+    plain = value if type(value) is str else _to_python(value)
     if isinstance(plain, str):
         return plain
     if isinstance(plain, bool):
