@@ -90,7 +90,7 @@ def chunk_of(learner: object, graph: FeedbackGraph, features: int, entries: int,
     def play() -> tuple[float, int]:
         start = time.process_time()
         player.advance(rows)
-        return time.process_time() - start, rounds
+        return time.process_time() - start, rows.chunk.labels.size
 
     return play
 
