@@ -323,7 +323,7 @@ def test_the_rows_of_an_array_are_played_as_one_by_one(learner, features):
 
 
 @pytest.mark.parametrize("normalize", ["none", "unit", "columns", "log1p-unit"])
-@pytest.mark.parametrize("learner", ["auto", "gapsmh", "one-against-all", "exp3"])
+@pytest.mark.parametrize("learner", ["auto", "gapsmh", "one-against-all", "exp3-g"])
 @pytest.mark.parametrize("features", [FEATURES, "grow"])
 def test_one_row_is_predicted_as_among_many(learner, normalize, features):
     """The code for many rows is another one: it scales a copy of all rows, and drops zeros."""
