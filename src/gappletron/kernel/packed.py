@@ -1,15 +1,17 @@
 """Arguments of compiled functions that stay the same from call to call, passed as one number.
 
-Numba looks at every array of nested tuples in every call, which costs more than a round. :func:`packed` copies the
-native value of a tuple once; compiled code gets its address and reads it with :func:`unpacked`.
+Numba looks at every array of nested tuples in every call, which costs more than a round. :func:`packed` writes the
+native value of a tuple to memory once; compiled code gets its address and reads it with :func:`unpacked`.
 """
 
 import ctypes
 import functools
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import AttributeTemplate
@@ -24,8 +26,9 @@ from numba.extending import (
     unbox,
 )
 
+from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
-from gappletron.kernel.compiling import entry, is_interpreted
+from gappletron.kernel.compiling import is_interpreted
 from gappletron.kernel.pieces import CompiledPiece, compiled_by
 
 
@@ -41,21 +44,68 @@ class Packed(int):
 
 
 def packed(*arguments: Any) -> Packed:
-    """Pack these arguments into one; their arrays must not be replaced while it is in use."""
+    """Pack these arguments into one; their arrays must not be replaced while it is in use.
+
+    Compiled and interpreted code take the same packed arguments.
+    """
     if is_interpreted():
         value = Packed(0)
     else:
         inner = numba.typeof(arguments)
-        memory = bytearray(_measure(inner) + 64)
+        form, size = _lay_out(inner)
+        memory = bytearray(size + 64)
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         value = Packed(address + -address % 64)
         value._memory, value._type = memory, PackedType(inner)
-        entry(_store, arguments, 0)(arguments, int(value))
+        numbers: list[Any] = []
+        _flatten(arguments, numbers)
+        struct.pack_into(form, memory, value - address, *numbers)
     value._packed_arguments = arguments
     return value
 
 
+def _flatten(value: Any, numbers: list[Any]) -> None:
+    """Append the numbers of which the native value consists.
+
+    Those of an array are the first seven or more: two for counting references, which our code does not, the number of
+    entries and their size, the address, the shape and the strides.
+    """
+    if isinstance(value, tuple):
+        for part in value:
+            _flatten(part, numbers)
+    elif isinstance(value, np.ndarray):
+        address = value.__array_interface__["data"][0]
+        numbers += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+    else:
+        numbers.append(value)
+
+
+# How the numbers of native values are stored, as the characters of :mod:`struct`.
+CHARACTERS = {types.int64: "q", types.float64: "d", types.boolean: "?"}
+
+
 @functools.cache
+def _lay_out(kind: Any) -> tuple[str, int]:
+    """Return the format of a native value for :mod:`struct`, and its bytes."""
+    form, size = f"@{_find_format(kind)}", _measure(kind)
+    if struct.calcsize(form) != size:
+        raise NotImplementedError(f"{kind} takes {size} bytes, and not {struct.calcsize(form)}")
+    return form, size
+
+
+def _find_format(kind: Any) -> str:
+    if isinstance(kind, types.Array):
+        return f"{5 + 2 * kind.ndim}q"
+    if isinstance(kind, types.BaseTuple):
+        inner = "".join(map(_find_format, kind))
+        return f"0q{inner}0q" if set(inner) - {"?"} else inner  # begins and ends at a multiple of 8
+    if kind not in CHARACTERS:
+        raise UserError(
+            f"a value of type {kind} cannot be given to compiled code: use float, int, bool, arrays, tuples"
+        )
+    return CHARACTERS[kind]
+
+
 def _measure(kind: Any) -> int:
     """Return the bytes of a native value.
 
@@ -165,17 +215,3 @@ def _load_packed(typing_context: Any, value: Any) -> Any:
 @compiled_by(unpacked)
 def _compiled_unpacked(value: Any) -> Callable[..., Any]:
     return lambda value: _load_packed(value)
-
-
-@intrinsic
-def _store_at(typing_context: Any, value: Any, address: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[0], builder.inttoptr(arguments[1], arguments[0].type.as_pointer()))
-        return context.get_dummy_value()
-
-    return types.void(value, types.int64), code
-
-
-def _store(value: Any, address: int) -> None:
-    """Copy the native value of a tuple to an address."""
-    _store_at(value, address)

@@ -372,11 +372,10 @@ class Player:
         of the turn tells whether the round was played.
         """
         engine = self.engine
-        if engine.act is None:
-            engine.compile_rounds()
+        act = engine.act  # first: what it works on is packed then
         pack = engine.own if turn.graph is engine.graph else engine.pack(turn.graph)
         if action is None:
-            return engine.act(pack, *vector, engine.draws.draw(at), at, turn.record) is True
+            return act(pack, *vector, engine.draws.draw(at), at, turn.record) is True
         action = whole(action, "the position of an action", most=self.graph.n_actions - 1)
         if turn.record[HEAD + action] <= 0.0:
             raise UserError(f"the action {action} has the probability 0: give the probabilities that it was drawn with")
@@ -435,10 +434,9 @@ class Player:
         """
         label = checks.check_label(self.engine, turn, label)
         engine = self.engine
-        if engine.learn is None:
-            engine.compile_rounds()
+        learn = engine.learn  # first: what it works on is packed then
         pack = engine.own if turn.graph is engine.graph else engine.pack(turn.graph)
-        engine.learn(pack, turn.record, label)
+        learn(pack, turn.record, label)
 
     def learn_many(self, turns: Sequence[Turn], labels: Sequence[int]) -> None:
         """Take in the feedback of many turns, in order: the same bits as :meth:`learn` for each, in one call of

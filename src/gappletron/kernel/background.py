@@ -1,0 +1,84 @@
+"""Another process that does jobs, one after the other, while this one goes on.
+
+Jobs are files of a folder, done in the order of their names. The other process removes what it begins, and the folder
+when nothing is left in it: then it ends, and what comes later needs a new process. It finishes what it was sent also
+where the process that sent it has ended: the next one finds the results.
+"""
+
+import contextlib
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# With the value 0 of this variable of the environment, no process is started: everything is compiled where it is used.
+VARIABLE = "GAPPLETRON_BACKGROUND"
+
+
+def is_allowed() -> bool:
+    """Return whether work may be given to another process."""
+    return os.environ.get(VARIABLE) != "0"
+
+
+def start_python(module: str, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
+    """Start a module of this package in a process of its own, which starts no others.
+
+    It has a session of its own: Ctrl-C goes to the process that waits.
+    """
+    path = os.pathsep.join(filter(None, sys.path))
+    environment = {**os.environ, "PYTHONPATH": path, VARIABLE: "0", **options.pop("env", {})}
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.Popen(command, env=environment, start_new_session=True, **options)
+
+
+class Worker:
+    """A process that does what it is sent, and ends.
+
+    :param environment: variables that it needs besides those of this process.
+    """
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="gappletron-"))
+        self._environment, self._sent = environment, 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def send(self, job: Callable[[], object]) -> None:
+        """Let the process do a job that can be pickled; an OSError where it has ended, or cannot be started."""
+        self._sent += 1
+        written = self._folder.with_suffix(".new")
+        written.write_bytes(pickle.dumps(job))
+        try:
+            written.rename(self._folder / f"{self._sent:09d}")
+        finally:
+            written.unlink(missing_ok=True)
+        if self._process is None:
+            streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+            self._process = start_python(__name__, str(self._folder), env=self._environment, **streams)
+
+    def is_at_work(self) -> bool:
+        """Return whether the process has not ended yet."""
+        if self._process is not None and self._process.poll() is None:
+            return True
+        shutil.rmtree(self._folder, ignore_errors=True)  # a process that was killed leaves it
+        return False
+
+
+def work_through(folder: Path) -> None:
+    """Do the jobs of a folder until there are none."""
+    while True:
+        for path in sorted(folder.iterdir()):
+            job = pickle.loads(path.read_bytes())
+            path.unlink()
+            job()
+        with contextlib.suppress(OSError):  # a job has come in the meantime
+            folder.rmdir()
+            return
+
+
+if __name__ == "__main__":
+    work_through(Path(sys.argv[1]))
