@@ -152,7 +152,7 @@ def test_a_model_stays_compiled_or_interpreted_as_it_was_made(monkeypatch):
 
     monkeypatch.setattr("gappletron.kernel.compiling._specialised", remember)
     assert used(plain) == expected
-    assert asked == ["measure_rows"]  # of a batch: it knows nothing of the model
+    assert set(asked) == {"measure_rows"}  # of a batch: it knows nothing of the model
 
 
 def test_pieces_are_immutable():
@@ -389,7 +389,6 @@ def test_no_entry_point_of_compiled_code_returns_a_named_tuple(tmp_path):
         "_generate",
         "_normalize",
         "_largest_norm",
-        "_store",
     }
     assert wanted <= called
     for dispatcher in entry_points:

@@ -67,6 +67,12 @@ class Worker:
         shutil.rmtree(self._folder, ignore_errors=True)  # a process that was killed leaves it
         return False
 
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
 
 def work_through(folder: Path) -> None:
     """Do the jobs of a folder until there are none."""

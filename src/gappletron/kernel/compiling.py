@@ -30,6 +30,7 @@ import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
 
 from gappletron.base.errors import UserError
 from gappletron.base.files import lock_file, unlock_file
@@ -203,20 +204,26 @@ class Wanted(NamedTuple):
         if self.types not in self.kernel.overloads:
             file = self.file
             is_new = file is None or not file.exists()
-            if is_new and file is not None and _is_ours(self.function) and background.compiles(file, self.compile_into_cache):
+            if (
+                is_new
+                and file is not None
+                and _is_ours(self.function)
+                and background.compiles(file, self.compile_into_cache)
+            ):
                 return None
-            if is_new:
-                log.info("compiling %s in this process", self)
+            if is_new and is_allowed():
+                log.info("compiling %s in this process, which waits for it", self)
             self.compile()
         return self.kernel.get_overload(self.types)
 
     def wait(self) -> Any:
         """Return the code when it is there. Signals are not held back meanwhile."""
-        start = said = time.monotonic()
+        start = time.monotonic()
+        due = start + 1.0
         while (code := self.find()) is None:
-            if time.monotonic() - said >= SECONDS_BETWEEN_LINES or said == start:
-                said = time.monotonic()
-                log.info("compiling %s, once: %.0f s so far", self, said - start)
+            if time.monotonic() >= due:
+                log.info("compiling %s, once: %.0f s so far", self, time.monotonic() - start)
+                due = time.monotonic() + SECONDS_BETWEEN_LINES
             time.sleep(0.02)
         return code
 
@@ -335,6 +342,13 @@ class KeptCode:
         return code
 
 
+def load_tables() -> None:
+    """Load Numba's tables of functions, without which no machine code can be loaded: some tenths of a second, once."""
+    with held_back():
+        cpu_target.typing_context.refresh()
+        cpu_target.target_context.refresh()
+
+
 def same_types(first: Any, second: Any) -> bool:
     """Whether compiled code takes one of these values where it was compiled for the other."""
     return bool(numba.typeof(first) == numba.typeof(second))
@@ -441,12 +455,15 @@ def remove_older(folder: Path, sources: str) -> None:
 
 
 class Background:
-    """The process that compiles for this one, and the files that it was asked for."""
+    """The processes that compile for this one, and the files that they were asked for."""
+
+    # How many processes may be at work.
+    processes = 1
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._worker: Worker | None = None
-        self._asked: dict[Path, Worker] = {}
+        self._workers: dict[int, Worker] = {}
+        self.asked: dict[Path, Worker] = {}
         self._failed: set[Path] = set()
 
     def compiles(self, file: Path, job: Callable[[], object]) -> bool:
@@ -454,26 +471,32 @@ class Background:
         if file in self._failed or not is_allowed():
             return False
         with held_back(), self._lock:
-            if file not in self._asked:
+            if file not in self.asked:
                 with contextlib.suppress(OSError, pickle.PicklingError):
-                    self._asked[file] = self._send(job)
-            if file in self._asked and self._asked[file].is_at_work():
+                    self.asked[file] = self._send(job)
+            if file in self.asked and self.asked[file].is_at_work():
                 return True
             self._failed.add(file)
             return False
 
     def _send(self, job: Callable[[], object]) -> Worker:
-        if self._worker is not None:
+        turn = len(self.asked) % self.processes
+        if turn in self._workers:
             with contextlib.suppress(FileNotFoundError):  # it had nothing left to do
-                self._worker.send(job)
-                return self._worker
-        self._worker = Worker({"NUMBA_CACHE_DIR": numba.config.CACHE_DIR})
-        self._worker.send(job)
-        return self._worker
+                self._workers[turn].send(job)
+                return self._workers[turn]
+        worker = self._workers[turn] = Worker({"NUMBA_CACHE_DIR": numba.config.CACHE_DIR})
+        worker.send(job)
+        return worker
 
-    def count_missing(self) -> int:
-        """Return how many of the files that were asked for are not there yet."""
-        return sum(not file.exists() for file in self._asked.keys() - self._failed)
+    def list_missing(self) -> list[Path]:
+        """Return the files that were asked for and are still to come."""
+        return [file for file, worker in list(self.asked.items()) if not file.exists() and worker.is_at_work()]
+
+    def stop(self) -> None:
+        """End the processes; what they have not compiled yet is compiled in this one."""
+        for worker in self._workers.values():
+            worker.stop()
 
 
 background = Background()

@@ -96,7 +96,7 @@ def _lay_out(kind: Any) -> tuple[str, int]:
 def _find_format(kind: Any) -> str:
     if isinstance(kind, types.Array):
         return f"{5 + 2 * kind.ndim}q"
-    if isinstance(kind, types.BaseTuple):
+    if isinstance(kind, types.BaseTuple):  # type: ignore[attr-defined]
         inner = "".join(map(_find_format, kind))
         return f"0q{inner}0q" if set(inner) - {"?"} else inner  # begins and ends at a multiple of 8
     if kind not in CHARACTERS:

@@ -34,6 +34,7 @@ from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.data.prepared import Remembered
 from gappletron.data.stream import Stream
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.background import start_python
 from gappletron.kernel.compiling import list_classes, source_hash
 from gappletron.kernel.numerics import lanes_for
 from gappletron.kernel.spelling import encode_piece, to_json
@@ -272,15 +273,7 @@ def _start_compiler(tasks: Sequence[Task], output: int) -> subprocess.Popen[byte
     with tempfile.TemporaryFile() as file:
         pickle.dump(tasks, file)
         file.seek(0)
-        # In a session of its own: Ctrl-C goes to the process that waits, which ends the others.
-        return subprocess.Popen(
-            [sys.executable, "-m", __spec__.name],
-            stdin=file,
-            stdout=output,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        return start_python(__spec__.name, stdin=file, stdout=output, stderr=subprocess.DEVNULL)
 
 
 # ----------------------------------------------------------------------------------------------------- what is missing
