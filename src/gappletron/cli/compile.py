@@ -54,8 +54,8 @@ def compile(
     lacking = [file for file in background.asked if not file.exists()]
     if lacking:
         raise UserError(
-            f"{len(lacking)} of {len(background.asked)} functions could not be kept in {str(lacking[0].parent)!r}: make "
-            "room there, or set NUMBA_CACHE_DIR to another folder"
+            f"{len(lacking)} of {len(background.asked)} functions could not be kept in {str(lacking[0].parent)!r}: "
+            "make room there, or set NUMBA_CACHE_DIR to another folder"
         )
     tell(f"{len(background.asked)} functions were compiled in {time.monotonic() - start:.0f} s; all others were there")
 

@@ -102,7 +102,7 @@ def specialise(function: F, *arguments: Any) -> F:
     if is_interpreted():
         return function
     kernel = _specialised(function, list_classes(arguments))
-    if not kernel.overloads:  # for other types of the same classes a dispatcher compiles by itself
+    if not kernel.overloads and is_allowed():  # for other types of the same classes a dispatcher compiles by itself
         found = entry_now(function, *arguments)
         return found if isinstance(found, StandIn) else kernel
     return kernel
