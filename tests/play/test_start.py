@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 import storms
 from gappletron import UNSEEN, Budget, FeedbackGraph, Online, UserError
 from gappletron.cli import run_command
+from gappletron.cli.compile import ask_for_code
 from gappletron.data.vectors import check_vector
 from gappletron.kernel import background as processes, compiling
 from gappletron.kernel.compiling import StandIn, Wanted, entry, entry_now
@@ -182,6 +183,7 @@ def test_a_stand_in_comes_first_and_machine_code_later(cold):
     (file,) = cold.asked
     assert file.exists()
     assert cold.list_missing() == []
+    until(lambda: not cold.asked[file].is_at_work())
     assert [path.name for path in file.parent.iterdir()] == [file.name]  # and no lock
 
 
@@ -313,12 +315,25 @@ def test_ctrl_c_ends_the_wait_at_once(tmp_path):
 # -------------------------------------------------------------------------------------------------- gappletron compile
 
 
-def test_the_command_fills_the_cache(cold, capsys):
-    assert run_command(["compile", "--learner", "banditron", "--classes", "3", "--jobs", "2"]) == 0
-    names = {file.name.partition("-")[0] for file in cold.asked}
-    assert {"rounds.act", "rounds.learn", "rounds.advance", "rounds.act_rows", "hashing._hash_row"} <= names
+def test_the_command_asks_for_all_that_models_need(cold, monkeypatch):
+    monkeypatch.setattr(processes, "start_python", lambda *_, **__: subprocess.Popen(["sleep", "600"]))
+    ask_for_code("auto", "bandit", 4)
+    names = {file.name.partition("-")[0] for file in cold.list_missing()}
+    batches = {"act_rows", "learn_rows", "write_greedy", "write_label_probabilities", "scale_rows", "advance"}
+    assert {f"rounds.{name}" for name in ("act", "learn", *batches)} <= names
+    assert {"vectors.check_vector", "hashing._hash_row", "hashing._hash_rows", "prepared.measure_rows"} <= names
+
+
+def test_the_command_fills_the_cache(cold, monkeypatch, capsys):
+    def ask(*_):
+        for indices in (EMPTY[0], np.zeros(0, np.int64)):
+            entry_now(check_vector, indices, *EMPTY[1:])
+
+    monkeypatch.setattr("gappletron.cli.compile.ask_for_code", ask)
+    assert run_command(["compile", "--learner", "gapsmh", "--classes", "3", "--jobs", "2"]) == 0
+    assert len(cold._workers) == 2
     assert all(file.exists() for file in cold.asked)
-    assert re.fullmatch(r"\d+ functions were compiled in \d+ s; all others were there", last_line(capsys))
+    assert re.fullmatch(r"2 functions were compiled in \d+ s; all others were there", last_line(capsys))
 
 
 def test_the_command_says_where_the_cache_cannot_be_filled(cold, monkeypatch, capsys):

@@ -17,6 +17,9 @@ from gappletron.cli.output import tell
 
 def compile(
     learner: Learners = None,
+    graph: Annotated[
+        str, typer.Option(help="A graph that the learners can play; the code is the same for all of them.")
+    ] = "bandit",
     classes: Annotated[
         int, typer.Option(help="For models with at most so many classes, which are padded to multiples of 4.", min=1)
     ] = 8,
@@ -24,7 +27,7 @@ def compile(
 ) -> None:
     """Compile what models, the service and `run` need into the cache, so that they start with machine code.
 
-    It is the same for all graphs, and for any number of features. What is there already is not compiled again.
+    The code is the same for any number of features. What is there already is not compiled again.
     """
     from gappletron.kernel.compiling import background
     from gappletron.play.runs import usable_cores
@@ -41,7 +44,7 @@ def compile(
         with raising() as check, progress("compiling", note) as show:
             for name in learner or ["auto"]:
                 for width in range(4, classes + 4, 4):
-                    ask_for_code(name, width)
+                    ask_for_code(name, graph, width)
             while left := len(background.list_missing()):
                 check()
                 show(len(background.asked) - left, len(background.asked))
@@ -60,11 +63,12 @@ def compile(
     tell(f"{len(background.asked)} functions were compiled in {time.monotonic() - start:.0f} s; all others were there")
 
 
-def ask_for_code(learner: str, classes: int) -> None:
+def ask_for_code(learner: str, preset: str, classes: int) -> None:
     """Have compiled what a learner needs with so many classes: as a model, with a monitor or without, and in runs."""
+    from gappletron.graphs.open import open_graph
     from gappletron.play.engine import NO_ROWS
 
-    graph = gp.FeedbackGraph.full(classes)
+    graph = open_graph(preset, classes)
     for encoder in (gp.Encoder(), None):
         gp.Online(learner, graph, encoder=encoder, monitor=True).compile_batches()
         gp.Online(learner, graph, encoder=encoder).player.advance(NO_ROWS)
