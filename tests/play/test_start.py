@@ -199,7 +199,7 @@ def test_large_arguments_wait_for_machine_code(cold, caplog):
 
 def test_a_process_that_fails_is_not_asked_again(cold, monkeypatch, caplog):
     caplog.set_level("INFO", "gappletron.compiling")
-    monkeypatch.setattr(Wanted, "compile_into_cache", fail)
+    monkeypatch.setattr(Wanted, "fill_cache", fail)
     assert isinstance(entry_now(check_vector, *EMPTY), StandIn)
     assert not isinstance(entry(check_vector, *EMPTY), StandIn)
     assert caplog.messages[-1] == "compiling check_vector in this process, which waits for it"
@@ -233,7 +233,7 @@ def test_two_processes_at_once_compile_once(cold):
     wanted = Wanted.make(check_vector, EMPTY)
     workers = [processes.Worker({"NUMBA_CACHE_DIR": numba.config.CACHE_DIR}) for _ in range(2)]
     for worker in workers:
-        worker.send(wanted.compile_into_cache)
+        worker.send(wanted.fill_cache)
     until(wanted.file.exists)
     first = wanted.file.stat().st_ino  # another file would replace it
     until(lambda: not any(worker.is_at_work() for worker in workers))
@@ -337,7 +337,7 @@ def test_the_command_fills_the_cache(cold, monkeypatch, capsys):
 
 
 def test_the_command_says_where_the_cache_cannot_be_filled(cold, monkeypatch, capsys):
-    monkeypatch.setattr(Wanted, "compile_into_cache", fail)
+    monkeypatch.setattr(Wanted, "fill_cache", fail)
     assert run_command(["compile", "--learner", "banditron", "--classes", "3"]) == 2
     assert re.search(r"functions could not be kept in '.*': make room there, or set NUMBA_CACHE", last_line(capsys))
 

@@ -1,8 +1,8 @@
 """Another process that does jobs, one after the other, while this one goes on.
 
-Jobs are files of a folder, done in the order of their names. The other process removes what it begins, and the folder
-when nothing is left in it: then it ends, and what comes later needs a new process. It finishes what it was sent also
-where the process that sent it has ended: the next one finds the results.
+Jobs are files of a folder that only this user can read, done in the order of their names. The other process removes
+what it begins, and the folder when nothing is left in it: then it ends, and what comes later needs a new process. It
+finishes what it was sent also where the process that sent it has ended: the next one finds the results.
 """
 
 import contextlib
@@ -22,7 +22,8 @@ VARIABLE = "GAPPLETRON_BACKGROUND"
 
 def is_allowed() -> bool:
     """Return whether work may be given to another process."""
-    return os.environ.get(VARIABLE) != "0"
+    is_python = bool(sys.executable) and not getattr(sys, "frozen", False)  # not so in a program that contains Python
+    return is_python and os.environ.get(VARIABLE) != "0"
 
 
 def start_python(module: str, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
@@ -32,7 +33,7 @@ def start_python(module: str, *arguments: str, **options: Any) -> "subprocess.Po
     """
     path = os.pathsep.join(filter(None, sys.path))
     environment = {**os.environ, "PYTHONPATH": path, VARIABLE: "0", **options.pop("env", {})}
-    command = [sys.executable, "-m", module, *arguments]
+    command = [sys.executable, "-P", "-m", module, *arguments]  # -P: the present folder is no place for modules
     return subprocess.Popen(command, env=environment, start_new_session=True, **options)
 
 
@@ -44,38 +45,42 @@ class Worker:
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="gappletron-"))
+        self._jobs = self._folder / "jobs"
+        self._jobs.mkdir()
         self._environment, self._sent = environment, 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def send(self, job: Callable[[], object]) -> None:
         """Let the process do a job that can be pickled; an OSError where it has ended, or cannot be started."""
         self._sent += 1
-        written = self._folder.with_suffix(".new")
+        written = self._folder / "new"
         written.write_bytes(pickle.dumps(job))
-        try:
-            written.rename(self._folder / f"{self._sent:09d}")
-        finally:
-            written.unlink(missing_ok=True)
+        written.rename(self._jobs / f"{self._sent:09d}")
         if self._process is None:
             streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-            self._process = start_python(__name__, str(self._folder), env=self._environment, **streams)
+            try:
+                self._process = start_python(__name__, str(self._jobs), env=self._environment, **streams)
+            except OSError:
+                self.stop()
+                raise
 
     def is_at_work(self) -> bool:
         """Return whether the process has not ended yet."""
         if self._process is not None and self._process.poll() is None:
             return True
-        shutil.rmtree(self._folder, ignore_errors=True)  # a process that was killed leaves it
+        self.stop()  # one that was killed leaves its folder
         return False
 
     def stop(self) -> None:
-        """End the process."""
+        """End the process, whatever it was sent."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def work_through(folder: Path) -> None:
-    """Do the jobs of a folder until there are none."""
+    """Do the jobs of a folder until there are none, and remove it."""
     while True:
         for path in sorted(folder.iterdir()):
             job = pickle.loads(path.read_bytes())
@@ -83,6 +88,7 @@ def work_through(folder: Path) -> None:
             job()
         with contextlib.suppress(OSError):  # a job has come in the meantime
             folder.rmdir()
+            shutil.rmtree(folder.parent, ignore_errors=True)
             return
 
 

@@ -1,4 +1,4 @@
-"""How loops over pieces are compiled, cached on disk, or run as plain Python.
+"""How loops over pieces are compiled, here or by another process, cached on disk, or run as plain Python.
 
 Three of Numba's habits are answered here, each with a test in ``tests/kernel/test_pieces.py``:
 
@@ -9,6 +9,10 @@ Three of Numba's habits are answered here, each with a test in ``tests/kernel/te
   of the classes they were compiled for, and every file begins with a checksum. A file whose checksum is wrong counts as
   absent: the code is compiled again, and the file is replaced.
 * A piece from outside the package has sources that nobody hashes, so code that contains one is never cached on disk.
+
+Machine code that is not in the cache takes some seconds. Another process compiles it into the cache, which is also how
+it gets here; until then single rounds and small batches run as plain Python (:class:`StandIn`), and large ones wait. So
+what cannot be cached is compiled in this process, as is everything where there is no other process.
 """
 
 import contextlib
@@ -203,16 +207,11 @@ class Wanted(NamedTuple):
         """Return the code, perhaps compiled now; None while another process compiles it."""
         if self.types not in self.kernel.overloads:
             file = self.file
-            is_new = file is None or not file.exists()
-            if (
-                is_new
-                and file is not None
-                and _is_ours(self.function)
-                and background.compiles(file, self.compile_into_cache)
-            ):
-                return None
-            if is_new and is_allowed():
-                log.info("compiling %s in this process, which waits for it", self)
+            if file is None or not file.exists():
+                if file is not None and _is_ours(self.function) and background.compiles(file, self.fill_cache):
+                    return None
+                if is_allowed():
+                    log.info("compiling %s in this process, which waits for it", self)
             self.compile()
         return self.kernel.get_overload(self.types)
 
@@ -243,7 +242,7 @@ class Wanted(NamedTuple):
                 f"{find_cause(str(error))}"
             ) from error
 
-    def compile_into_cache(self) -> None:
+    def fill_cache(self) -> None:
         """Compile in a process that does it for others, unless another one does it at this moment or has done it."""
         file = self.file
         assert file is not None

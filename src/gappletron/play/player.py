@@ -520,8 +520,8 @@ class Player:
     ) -> None:
         """Add a class, and the action that predicts it, while running; see :meth:`FeedbackGraph.with_class`.
 
-        What was learned stays. Code is compiled once per padded number of classes (a multiple of 4), so one class in
-        four may take some seconds the first time.
+        What was learned stays. Code is compiled once per padded number of classes (a multiple of 4): after one class in
+        four, rounds may run as plain Python for some seconds.
         """
         self.extend(self.graph.with_class(name, reveals, revealed_by, costs))
 
