@@ -21,6 +21,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 REPEATS = 3
 
@@ -77,21 +78,17 @@ def measure(work: Callable[[str], float]) -> list[float]:
     for _ in range(REPEATS):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             seconds.append(work(folder))
-            # The process that compiles ends when it has done what it was asked for: what is measured next waits.
-            wait_for_quiet(folder)
+            wait_for_quiet(Path(folder))
     return seconds
 
 
-def wait_for_quiet(folder: str) -> None:
-    """Wait until no file was added to a folder for some seconds."""
-    before, since = -1, time.monotonic()
-    while time.monotonic() - since < 15.0:
-        count = sum(len(names) for _, _, names in os.walk(folder))
-        if count != before:
-            before, since = count, time.monotonic()
-        if count == 0:
-            return
-        time.sleep(0.2)
+def wait_for_quiet(folder: Path) -> None:
+    """Wait until nothing is compiled any more: as long as it is, there is a lock in the cache, but for moments."""
+    since = time.monotonic()
+    while time.monotonic() - since < 2.0:
+        if any(folder.rglob("*.lock")):
+            since = time.monotonic()
+        time.sleep(0.05)
 
 
 def main() -> None:

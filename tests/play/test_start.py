@@ -161,8 +161,8 @@ def cold(tmp_path, monkeypatch):
     background = compiling.Background()
     monkeypatch.setattr(compiling, "background", background)
     monkeypatch.setattr(compiling, "_specialised", compiling.functools.cache(compiling._specialised.__wrapped__))
-    yield background
-    background.stop()
+    with background.using(1):
+        yield background
 
 
 def until(condition, seconds=120.0):
@@ -217,7 +217,7 @@ def test_where_no_other_process_can_compile_this_one_does(cold, monkeypatch, tro
         raise OSError("no")
 
     if trouble == "no process":
-        monkeypatch.setattr(processes, "start_python", refuse)
+        monkeypatch.setattr(processes.Worker, "_start", refuse)
     elif trouble == "no cache":
         monkeypatch.setattr(compiling.FunctionCache, "__init__", lambda *_: (_ for _ in ()).throw(RuntimeError))
     elif trouble == "a function from outside":
@@ -316,7 +316,7 @@ def test_ctrl_c_ends_the_wait_at_once(tmp_path):
 
 
 def test_the_command_asks_for_all_that_models_need(cold, monkeypatch):
-    monkeypatch.setattr(processes, "start_python", lambda *_, **__: subprocess.Popen(["sleep", "600"]))
+    monkeypatch.setattr(processes.Worker, "_start", lambda _: subprocess.Popen(["sleep", "600"]))
     ask_for_code("auto", "bandit", 4)
     names = {file.name.partition("-")[0] for file in cold.list_missing()}
     batches = {"act_rows", "learn_rows", "write_greedy", "write_label_probabilities", "scale_rows", "advance"}

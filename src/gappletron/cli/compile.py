@@ -32,28 +32,27 @@ def compile(
     from gappletron.kernel.compiling import background
     from gappletron.play.runs import usable_cores
 
-    background.processes = jobs or usable_cores()
-    start = time.monotonic()
+    start, processes = time.monotonic(), jobs or usable_cores()
 
     def note() -> str:
-        now = background.list_missing()[: background.processes]  # each process works in the order of the list
+        now = background.list_missing()[:processes]  # each process works in the order of the list
         names = ", ".join(file.name.partition("-")[0] for file in now)
         return f"{names}; {time.monotonic() - start:.0f} s so far"
 
     try:
-        with raising() as check, progress("compiling", note) as show:
+        with raising() as check, background.using(processes), progress("compiling", note) as show:
+
+            def tell_left(left: int) -> None:
+                check()
+                show(len(background.asked) - left, len(background.asked))
+
             for name in learner or ["auto"]:
                 for width in range(4, classes + 4, 4):
                     ask_for_code(name, graph, width)
-            while left := len(background.list_missing()):
-                check()
-                show(len(background.asked) - left, len(background.asked))
-                time.sleep(0.1)
+            background.wait(tell_left)
     except KeyboardInterrupt as stop:
         tell("stopped: what was compiled until now is in the cache")
         raise typer.Exit(exit_code(stop)) from None
-    finally:
-        background.stop()
     lacking = [file for file in background.asked if not file.exists()]
     if lacking:
         raise UserError(

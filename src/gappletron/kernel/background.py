@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 # With the value 0 of this variable of the environment, no process is started: everything is compiled where it is used.
 VARIABLE = "GAPPLETRON_BACKGROUND"
@@ -24,17 +23,6 @@ def is_allowed() -> bool:
     """Return whether work may be given to another process."""
     is_python = bool(sys.executable) and not getattr(sys, "frozen", False)  # not so in a program that contains Python
     return is_python and os.environ.get(VARIABLE) != "0"
-
-
-def start_python(module: str, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
-    """Start a module of this package in a process of its own, which starts no others.
-
-    It has a session of its own: Ctrl-C goes to the process that waits.
-    """
-    path = os.pathsep.join(filter(None, sys.path))
-    environment = {**os.environ, "PYTHONPATH": path, VARIABLE: "0", **options.pop("env", {})}
-    command = [sys.executable, "-P", "-m", module, *arguments]  # -P: the present folder is no place for modules
-    return subprocess.Popen(command, env=environment, start_new_session=True, **options)
 
 
 class Worker:
@@ -57,12 +45,20 @@ class Worker:
         written.write_bytes(pickle.dumps(job))
         written.rename(self._jobs / f"{self._sent:09d}")
         if self._process is None:
-            streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
             try:
-                self._process = start_python(__name__, str(self._jobs), env=self._environment, **streams)
+                self._process = self._start()
             except OSError:
                 self.stop()
                 raise
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        path = os.pathsep.join(filter(None, sys.path))
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, str(self._jobs)],  # -P: the present folder is no place for modules
+            env={**os.environ, "PYTHONPATH": path, VARIABLE: "0", **self._environment},
+            start_new_session=True,  # Ctrl-C goes to the process that waits
+            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL),  # type: ignore[call-overload]
+        )
 
     def is_at_work(self) -> bool:
         """Return whether the process has not ended yet."""

@@ -353,15 +353,6 @@ def same_types(first: Any, second: Any) -> bool:
     return bool(numba.typeof(first) == numba.typeof(second))
 
 
-def can_be_loaded(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether `function` is compiled for these arguments: here, or in the on-disk cache (or cannot be stored there)."""
-    if is_interpreted():
-        return True
-    wanted = Wanted.make(function, arguments)
-    file = wanted.file
-    return file is None or wanted.types in wanted.kernel.overloads or file.exists()
-
-
 def find_cause(message: str) -> str:
     """Return the cause in Numba's nested messages: the last reason, and the last place outside of the package.
 
@@ -456,11 +447,9 @@ def remove_older(folder: Path, sources: str) -> None:
 class Background:
     """The processes that compile for this one, and the files that they were asked for."""
 
-    # How many processes may be at work.
-    processes = 1
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._processes = 1  # how many may be at work
         self._workers: dict[int, Worker] = {}
         self.asked: dict[Path, Worker] = {}
         self._failed: set[Path] = set()
@@ -479,7 +468,7 @@ class Background:
             return False
 
     def _send(self, job: Callable[[], object]) -> Worker:
-        turn = len(self.asked) % self.processes
+        turn = len(self.asked) % self._processes
         if turn in self._workers:
             with contextlib.suppress(FileNotFoundError):  # it had nothing left to do
                 self._workers[turn].send(job)
@@ -492,10 +481,22 @@ class Background:
         """Return the files that were asked for and are still to come."""
         return [file for file, worker in list(self.asked.items()) if not file.exists() and worker.is_at_work()]
 
-    def stop(self) -> None:
-        """End the processes; what they have not compiled yet is compiled in this one."""
-        for worker in self._workers.values():
-            worker.stop()
+    def wait(self, notify: Callable[[int], None]) -> None:
+        """Return when nothing is still to come; `notify` is called with how many files are."""
+        while left := len(self.list_missing()):
+            notify(left)
+            time.sleep(0.05)
+
+    @contextlib.contextmanager
+    def using(self, processes: int) -> Iterator[None]:
+        """Let so many processes work at the same time; those that still do when the block ends are ended."""
+        self._processes = processes
+        try:
+            yield
+        finally:
+            self._processes = 1
+            for worker in self._workers.values():
+                worker.stop()
 
 
 background = Background()

@@ -17,16 +17,7 @@ from gappletron.data.prepared import Prepared
 from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import MOST_FEATURES, make_chunk
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.compiling import (
-    KeptCode,
-    StandIn,
-    can_be_loaded,
-    entry,
-    entry_now,
-    in_mode,
-    is_interpreted,
-    same_types,
-)
+from gappletron.kernel.compiling import KeptCode, StandIn, entry, entry_now, in_mode, is_interpreted, same_types
 from gappletron.kernel.numerics import lanes_for
 from gappletron.kernel.packed import Packed, packed
 from gappletron.kernel.pieces import Piece
@@ -205,11 +196,6 @@ class Engine:
     def compile_chunks(self, record: Counts | Losses) -> None:
         """Compile, or load from the cache, what whole chunks need."""
         self.kernel(rounds.advance, *self._nothing_to_play(record), find=entry)
-
-    def can_load_chunks(self, record: Counts | Losses) -> bool:
-        """Return whether :meth:`compile_chunks` would find its code in memory or in the cache."""
-        with in_mode(self.interpreted):
-            return can_be_loaded(rounds.advance, *self._nothing_to_play(record))
 
     def _nothing_to_play(self, record: Counts | Losses) -> tuple[Any, ...]:
         """Return the arguments of :func:`~gappletron.play.rounds.advance` without a round."""
