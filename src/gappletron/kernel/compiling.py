@@ -205,15 +205,13 @@ class Wanted(NamedTuple):
 
     def find(self) -> Any:
         """Return the code, perhaps compiled now; None while another process compiles it."""
-        if self.types not in self.kernel.overloads:
-            file = self.file
-            if file is None or not file.exists():
-                if file is not None and _is_ours(self.function) and background.compiles(file, self.fill_cache):
-                    return None
-                if is_allowed():
-                    log.info("compiling %s in this process, which waits for it", self)
-            self.compile()
-        return self.kernel.get_overload(self.types)
+        file = self.file
+        if self.types not in self.kernel.overloads and (file is None or not file.exists()):
+            if file is not None and _is_ours(self.function) and background.compiles(file, self.fill_cache):
+                return None
+            if is_allowed():
+                log.info("compiling %s in this process, which waits for it", self)
+        return self.compile()
 
     def wait(self) -> Any:
         """Return the code when it is there. Signals are not held back meanwhile."""
@@ -226,11 +224,12 @@ class Wanted(NamedTuple):
             time.sleep(0.02)
         return code
 
-    def compile(self) -> None:
-        """Compile here, or load from the cache."""
+    def compile(self) -> Any:
+        """Return the code, compiled here or loaded from the cache if it is not there already."""
+        kernel = self.kernel  # once: two threads that ask for the first time may get two
         try:
             with held_back(), without_collection():
-                self.kernel.compile(self.types)
+                kernel.compile(self.types)
         except (NumbaError, NotImplementedError) as error:
             outside = sorted({cls.__name__ for cls in self.classes if not _is_ours(cls)})
             if not outside:
@@ -241,6 +240,7 @@ class Wanted(NamedTuple):
                 "gappletron.helper (new arrays belong into the state). Numba said: "
                 f"{find_cause(str(error))}"
             ) from error
+        return kernel.get_overload(self.types)
 
     def fill_cache(self) -> None:
         """Compile in a process that does it for others, unless another one does it at this moment or has done it."""
