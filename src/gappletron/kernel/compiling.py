@@ -205,12 +205,13 @@ class Wanted(NamedTuple):
 
     def find(self) -> Any:
         """Return the code, perhaps compiled now; None while another process compiles it."""
-        file = self.file
-        if self.types not in self.kernel.overloads and (file is None or not file.exists()):
-            if file is not None and _is_ours(self.function) and background.compiles(file, self.fill_cache):
-                return None
-            if is_allowed():
-                log.info("compiling %s in this process, which waits for it", self)
+        if self.types not in self.kernel.overloads:
+            file = self.file
+            if file is None or not file.exists():
+                if file is not None and _is_ours(self.function) and background.compiles(file, self.fill_cache):
+                    return None
+                if is_allowed():
+                    log.info("compiling %s in this process, which waits for it", self)
         return self.compile()
 
     def wait(self) -> Any:
