@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
 
@@ -343,8 +344,11 @@ class KeptCode:
 
 
 def load_tables() -> None:
-    """Load Numba's tables of functions, without which no machine code can be loaded: some tenths of a second, once."""
-    with held_back():
+    """Load Numba's tables of functions, without which no machine code can be loaded: some tenths of a second, once.
+
+    Another thread than that of the rounds may do it.
+    """
+    with held_back(), global_compiler_lock:
         cpu_target.typing_context.refresh()
         cpu_target.target_context.refresh()
 

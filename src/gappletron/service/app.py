@@ -90,12 +90,13 @@ class Service:
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         """Look after the models meanwhile, and close them at the end."""
-        care = asyncio.gather(look_after(list(self.models.values())), tell_when_compiled())
+        tasks = [asyncio.create_task(look_after(list(self.models.values()))), asyncio.create_task(tell_when_compiled())]
         try:
             yield
         finally:
-            care.cancel()
-            await asyncio.wait([care])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             for hosted in self.models.values():
                 try:
                     await hosted.close()

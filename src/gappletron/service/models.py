@@ -40,7 +40,7 @@ ESTIMATES_AGE = 1.0
 # Seconds between two looks after the models.
 EVERY = 5.0
 # Seconds that the machine code of one function takes, about.
-SECONDS_TO_COMPILE = 4
+SECONDS_TO_COMPILE = 3
 # Seconds between two lines of the log about the same shadow.
 COMPLAINTS = 60.0
 
@@ -109,7 +109,6 @@ class HostedModel:
         """
         self.model.monitor.report(self.alpha)
         self.model.compile_batches()
-        load_tables()
 
     async def carry_out(self, step: Callable[[], Struct], key: Key | None, *, is_long: bool) -> Raw:
         """Return the answer of a step, or of the request that had the same key, when it is durable.
@@ -388,6 +387,7 @@ async def tell_when_compiled() -> None:
     if missing:
         seconds = SECONDS_TO_COMPILE * missing
         log.info("requests are answered at once; machine code is ready in about %d s, and answers are quicker", seconds)
+        await asyncio.to_thread(load_tables)
         while background.list_missing():
             await asyncio.sleep(0.5)
         log.info("machine code is ready, after %.0f s", time.monotonic() - start)
