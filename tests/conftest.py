@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ settings.register_profile(
     "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=80
 )
 settings.load_profile("suite")
+
+# What is compiled is compiled where it is used: no process of one test goes on in the next. Those of
+# tests/play/test_start.py ask for another process.
+os.environ["GAPPLETRON_BACKGROUND"] = "0"
 
 ROOT = Path(__file__).resolve().parent.parent
 

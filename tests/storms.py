@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 import os
+import random
 import re
 import shutil
 import signal
@@ -53,6 +54,28 @@ from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.results import Outcome, Result
 from gappletron.paper.store import Store, read_results
 from gappletron.service.client import Client
+
+
+@contextlib.contextmanager
+def mixed_code(seed, share=0.5):
+    """Inside, what models that are made there call is chosen anew in every call: machine code, or with this probability
+    the plain Python that stands in for it.
+    """
+    rng, find = random.Random(seed), compiling.Wanted.find
+
+    def find_either(wanted):
+        code, plain = find(wanted), compiling.StandIn(wanted.function)
+
+        def call(*arguments):
+            return (plain if rng.random() < share else code)(*arguments)
+
+        return call
+
+    compiling.Wanted.find = find_either
+    try:
+        yield
+    finally:
+        compiling.Wanted.find = find
 
 
 class Struck(BaseException):

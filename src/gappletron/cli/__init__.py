@@ -8,6 +8,7 @@ modules import the library inside their functions, so that ``--help`` is quick.
 import io
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -15,9 +16,8 @@ import typer
 
 from gappletron import __version__
 from gappletron.base.errors import UserError
-from gappletron.cli import bound, demo, export, graph, journal, learners, predict, replay, reproduce, run, serve, teach
 from gappletron.cli.options import take_groups
-from gappletron.cli.output import say, show_error, tell
+from gappletron.cli.output import say, show_error, show_log, tell
 
 # UsageError of click, of which some versions of typer contain a copy.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -29,9 +29,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Online classification when what you see depends on what you predict.",
 )
-for module in (reproduce, export, run, predict, teach, serve, journal, replay, graph, learners, bound, demo):
-    name = module.__name__.rpartition(".")[2]
-    app.command(name)(take_groups(getattr(module, name)))
+COMMANDS = "reproduce export run predict teach serve journal replay graph learners bound demo compile"
+for name in COMMANDS.split():
+    app.command(name)(take_groups(getattr(import_module(f"gappletron.cli.{name}"), name)))
 
 
 def main() -> None:
@@ -40,6 +40,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not fit the terminal's encoding
     os.environ.pop("MPLBACKEND", None)  # no window is opened, and a wrong value would prevent importing matplotlib
+    show_log()
     code = run_command(sys.argv[1:] or ["--help"])
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -86,7 +87,7 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def take_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,

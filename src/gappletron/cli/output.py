@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,18 @@ def say(text: str = "") -> None:
 def tell(line: str) -> None:
     """Print a line on the standard error, likewise."""
     print_line(make_printable(line))
+
+
+class _Lines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        tell(record.getMessage())
+
+
+def show_log() -> None:
+    """Print what the package logs on the standard error."""
+    log = logging.getLogger("gappletron")
+    log.addHandler(_Lines())
+    log.setLevel(logging.INFO)
 
 
 def show_error(error: Exception) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.records.values import is_record, unbox_numbers
-from gappletron.kernel.compiling import brief, entry, specialise
+from gappletron.kernel.compiling import KeptCode, brief, entry_now, specialise
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.types import NO_VECTOR, Floats, Vector
@@ -101,13 +101,25 @@ def check_rows(
     return True
 
 
+def _find_check(kind: type[np.integer[Any]]) -> Any:
+    """Return :func:`check_vector` for indices of a type."""
+    return entry_now(check_vector, np.zeros(0, kind), np.zeros(0), 1, np.zeros(0, np.int32))
+
+
 class Checker:
     """Checks of vectors as machine code, or as plain Python inside :func:`gappletron.interpreted`."""
 
     def __init__(self) -> None:
-        narrow, wide, values = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0)
-        self._narrow, self._wide = (entry(check_vector, indices, values, 1, narrow) for indices in (narrow, wide))
-        self._places = narrow
+        _ = self._narrow, self._wide  # asked for early, and interpreted for life where the checker is made so
+        self._places = np.zeros(0, np.int32)
+
+    @KeptCode
+    def _narrow(self) -> Any:
+        return _find_check(np.int32)
+
+    @KeptCode
+    def _wide(self) -> Any:
+        return _find_check(np.int64)
 
     def vector(self, x: Any, features: int) -> Vector:
         """Return a feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""

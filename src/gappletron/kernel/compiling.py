@@ -1,4 +1,4 @@
-"""How loops over pieces are compiled, cached on disk, or run as plain Python.
+"""How loops over pieces are compiled, here or by another process, cached on disk, or run as plain Python.
 
 Three of Numba's habits are answered here, each with a test in ``tests/kernel/test_pieces.py``:
 
@@ -9,26 +9,39 @@ Three of Numba's habits are answered here, each with a test in ``tests/kernel/te
   of the classes they were compiled for, and every file begins with a checksum. A file whose checksum is wrong counts as
   absent: the code is compiled again, and the file is replaced.
 * A piece from outside the package has sources that nobody hashes, so code that contains one is never cached on disk.
+
+Machine code that is not in the cache takes some seconds. Another process compiles it into the cache, which is also how
+it gets here; until then single rounds and small batches run as plain Python (:class:`StandIn`), and large ones wait. So
+what cannot be cached is compiled in this process, as is everything where there is no other process.
 """
 
 import contextlib
 import functools
 import gc
 import hashlib
+import logging
+import os
 import pickle
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
 
 from gappletron.base.errors import UserError
+from gappletron.base.files import lock_file, unlock_file
+from gappletron.base.progress import SECONDS_BETWEEN_LINES
 from gappletron.base.signals import held_back
+from gappletron.kernel.background import Worker, is_allowed
 from gappletron.kernel.inlined import OPTIONS, EntryCompiler
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -38,6 +51,12 @@ DIGEST_BYTES = 32
 
 # The packages whose functions any compiled loop may contain: an edit elsewhere leaves their machine code valid.
 COMPILED = ("kernel", "graphs", "data", "learners", "play")
+
+# Arguments with at most so many entries are played interpreted as long as there is no machine code: some tenths of a
+# second at most, in which signals wait.
+SMALL = 100_000
+
+log = logging.getLogger("gappletron.compiling")
 
 _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
 
@@ -81,13 +100,17 @@ def source_hash(*packages: str) -> str:
 
 
 def specialise(function: F, *arguments: Any) -> F:
-    """Return `function` to be compiled for the classes of these arguments (tuples all the way down).
+    """Return what runs `function` on these arguments, compiled for their classes (tuples all the way down).
 
-    Interpreted, that is the function itself.
+    Interpreted, that is the function itself; while another process compiles it, a :class:`StandIn`.
     """
     if is_interpreted():
         return function
-    return _specialised(function, list_classes(arguments))
+    kernel = _specialised(function, list_classes(arguments))
+    if not kernel.overloads and is_allowed():  # for other types of the same classes a dispatcher compiles by itself
+        found = entry_now(function, *arguments)
+        return found if isinstance(found, StandIn) else kernel
+    return kernel
 
 
 def brief(function: F) -> F:
@@ -145,10 +168,8 @@ def prepare(function: F, *arguments: Any) -> F:
 
     Where Numba cannot compile a piece from outside the package, a UserError says so.
     """
-    kernel = specialise(function, *arguments)
-    if kernel is not function:
-        _compile(kernel, arguments)
-    return kernel
+    entry(function, *arguments)
+    return specialise(function, *arguments)
 
 
 @contextlib.contextmanager
@@ -165,56 +186,199 @@ def without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _compile(kernel: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Compile a dispatcher, or load its code from the cache; return the types of the arguments.
+class Wanted(NamedTuple):
+    """Machine code that is wanted: of a function, for the classes and types of its arguments."""
 
-    To find the types takes most of the time where the code is there already.
-    """
-    types = tuple(map(numba.typeof, arguments))
+    function: Callable[..., Any]
+    classes: tuple[type, ...]
+    types: tuple[Any, ...]
+
+    @classmethod
+    def make(cls, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Self:
+        """Return what is wanted to call a function with such arguments."""
+        return cls(function, list_classes(arguments), tuple(map(numba.typeof, arguments)))
+
+    @property
+    def kernel(self) -> Any:
+        """The dispatcher that holds it."""
+        return _specialised(self.function, self.classes)
+
+    def __str__(self) -> str:
+        pieces = [cls.__name__ for cls in self.classes if cls is not tuple]
+        lanes = [name.replace("Lanes", "up to ") + " classes" for name in pieces if name[5:].isdigit()]
+        return ", ".join([self.function.__name__, *pieces[:1], *lanes])
+
+    @property
+    def file(self) -> Path | None:
+        """Where the cache keeps the code; None where it is not kept."""
+        cache = self.kernel._cache
+        return None if isinstance(cache, NullCache) else cache.file_for(self.types, self.kernel.targetctx.codegen())
+
+    def find(self) -> Any:
+        """Return the code, perhaps compiled now; None while another process compiles it."""
+        if self.types not in self.kernel.overloads:
+            file = self.file
+            if file is None or not file.exists():
+                if file is not None and _is_ours(self.function) and background.compiles(file, self.fill_cache):
+                    return None
+                if is_allowed():
+                    log.info("compiling %s in this process, which waits for it", self)
+        return self.compile()
+
+    def wait(self) -> Any:
+        """Return the code when it is there. Signals are not held back meanwhile."""
+        start = time.monotonic()
+        due = start + 1.0
+        while (code := self.find()) is None:
+            if time.monotonic() >= due:
+                log.info("compiling %s, once: %.0f s so far", self, time.monotonic() - start)
+                due = time.monotonic() + SECONDS_BETWEEN_LINES
+            time.sleep(0.02)
+        return code
+
+    def compile(self) -> Any:
+        """Return the code, compiled here or loaded from the cache if it is not there already."""
+        kernel = self.kernel  # once: two threads that ask for the first time may get two
+        try:
+            with held_back(), without_collection():
+                kernel.compile(self.types)
+        except (NumbaError, NotImplementedError) as error:
+            outside = sorted({cls.__name__ for cls in self.classes if not _is_ours(cls)})
+            if not outside:
+                raise
+            raise UserError(
+                f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to debug it as "
+                "plain Python, and use only numbers, math, loops over the arrays given and functions marked "
+                "gappletron.helper (new arrays belong into the state). Numba said: "
+                f"{find_cause(str(error))}"
+            ) from error
+        return kernel.get_overload(self.types)
+
+    def fill_cache(self) -> None:
+        """Compile in a process that does it for others, unless another one does it at this moment or has done it."""
+        file = self.file
+        assert file is not None
+        with locked(file.with_name(f"{file.name}.lock")):
+            if not file.exists():
+                self.compile()
+        if not file.exists():
+            raise OSError(f"{file} cannot be written")
+
+
+@contextlib.contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """Wait until no other process is in such a block with this file, which is there meanwhile."""
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            lock = lock_file(place)
+            break
+        time.sleep(0.05)
     try:
-        with held_back(), without_collection():
-            kernel.compile(types)
-    except (NumbaError, NotImplementedError) as error:
-        outside = sorted({cls.__name__ for cls in list_classes(arguments) if not _is_ours(cls)})
-        if not outside:
-            raise
-        raise UserError(
-            f"{', '.join(outside)} cannot be compiled; play it inside gappletron.interpreted() to debug it as "
-            "plain Python, and use only numbers, math, loops over the arrays given and functions marked "
-            "gappletron.helper (new arrays belong into the state). Numba said: "
-            f"{find_cause(str(error))}"
-        ) from error
-    return types
+        yield
+    finally:
+        place.unlink(missing_ok=True)
+        if lock is not None:
+            unlock_file(lock)
 
 
 def entry(function: F, *arguments: Any) -> F:
-    """Return the machine code of :func:`prepare` itself, without the dispatcher that looks at the types in every call.
+    """Return the machine code of a function itself, without the dispatcher that looks at the types in every call.
 
     For one round at a time: the look costs ten times the round. Later calls must give arguments of exactly the same
-    types.
+    types. Code that is neither here nor in the cache is compiled by another process, and waited for.
     """
     if is_interpreted():
         return function
-    return look_up(function, arguments, lambda: _find_entry(function, arguments))
+    return look_up(function, arguments, lambda: Wanted.make(function, arguments).wait())
 
 
-def _find_entry(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    kernel: Any = specialise(function, *arguments)
-    return kernel.get_overload(_compile(kernel, arguments))
+def entry_now(function: F, *arguments: Any) -> F:
+    """As :func:`entry`; but while another process compiles, a :class:`StandIn` for arguments that are small."""
+    if is_interpreted():
+        return function
+    if count_entries(arguments) > SMALL:
+        return entry(function, *arguments)
+    found = look_up(function, arguments, lambda: Wanted.make(function, arguments).find())
+    return StandIn(function) if found is None else found  # type: ignore[return-value]
+
+
+def count_entries(value: Any) -> int:
+    """Return the number of entries of all arrays of a tuple, without those of packed arguments.
+
+    >>> import numpy as np
+    >>> count_entries((np.zeros(3), (1.0, np.zeros((2, 2)))))
+    7
+    """
+    return sum(map(count_entries, value)) if isinstance(value, tuple) else getattr(value, "size", 0)
+
+
+class StandIn:
+    """Runs a function as plain Python as long as there is no machine code: the bits are the same.
+
+    As in machine code, signals wait until it has ended, and a number beyond the range is no error.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the function."""
+        with held_back(), np.errstate(all="ignore"):
+            return self.function(*arguments)
+
+
+class KeptCode:
+    """Decorates a method that returns an entry: a property that asks again until it is there, and keeps it then.
+
+    >>> class Doubler:
+    ...     @KeptCode
+    ...     def double(self):
+    ...         return entry_now(lambda x: 2 * x, 1)
+    >>> with interpreted():
+    ...     Doubler().double(4)
+    8
+    """
+
+    def __init__(self, find: Callable[[Any], Any]) -> None:
+        self.find, self.__doc__ = find, find.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        code = self.find(owner)
+        if not isinstance(code, StandIn):
+            vars(owner)[self.name] = code  # where Python looks first
+        return code
+
+
+def load_tables() -> None:
+    """Load Numba's tables of functions, without which no machine code can be loaded: some tenths of a second, once.
+
+    Another thread than that of the rounds may do it.
+    """
+    with held_back(), global_compiler_lock:
+        cpu_target.typing_context.refresh()
+        cpu_target.target_context.refresh()
 
 
 _known: dict[Any, Any] = {}
 
 
 def look_up(what: Any, arguments: tuple[Any, ...], find: Callable[[], Any]) -> Any:
-    """Return what was found before for arguments of the same types, or find it now.
+    """Return what was found before for arguments of the same types, or find it now; None is asked for again.
 
     To ask Numba for the types of a player's arrays, and to compare these, takes ten times as long as to make them.
     """
     key = what, _outline(arguments)
-    if key not in _known:
-        _known[key] = find()
-    return _known[key]
+    found = _known.get(key)
+    if found is None:
+        found = find()
+        if found is not None:
+            _known[key] = found
+    return found
 
 
 # The flags of an array that its type depends on: contiguous (C, Fortran), aligned, writeable.
@@ -233,15 +397,6 @@ def _outline(value: Any) -> Any:
 def same_types(first: Any, second: Any) -> bool:
     """Whether compiled code takes one of these values where it was compiled for the other."""
     return bool(numba.typeof(first) == numba.typeof(second))
-
-
-def can_be_loaded(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether `function` is compiled for these arguments: here, or in the on-disk cache (or cannot be stored there)."""
-    kernel: Any = specialise(function, *arguments)
-    if kernel is function or isinstance(kernel._cache, NullCache):
-        return True
-    signature = tuple(map(numba.typeof, arguments))
-    return signature in kernel.overloads or kernel._cache.load_overload(signature, kernel.targetctx) is not None
 
 
 def find_cause(message: str) -> str:
@@ -275,6 +430,10 @@ class CheckedCache(FunctionCache):
         name = f"{self._impl.filename_base}-{classes}-{sources}"
         self._cache_file = CheckedFiles(self._cache_path, name, self._impl.locator.get_source_stamp())
 
+    def file_for(self, signature: Any, codegen: Any) -> Path:
+        """Return the file with the code for a signature, on this kind of processor."""
+        return self._cache_file.path_for(self._index_key(signature, codegen))
+
     def save_overload(self, sig: Any, data: Any) -> None:
         with contextlib.suppress(OSError):
             super().save_overload(sig, data)
@@ -289,7 +448,7 @@ class CheckedFiles(IndexDataCacheFile):
 
     def load(self, key: Any) -> Any:
         """Return the code for a signature; None where it is missing or damaged."""
-        path = self._path(key)
+        path = self.path_for(key)
         try:
             content = path.read_bytes()
         except OSError:
@@ -299,11 +458,12 @@ class CheckedFiles(IndexDataCacheFile):
 
     def save(self, key: Any, data: Any) -> None:
         """Write the code for a signature."""
-        path, pickled = self._path(key), self._dump(data)
+        path, pickled = self.path_for(key), self._dump(data)
         with self._open_for_write(path) as file:
             file.write(self._digest(path.name, pickled) + pickled)
 
-    def _path(self, key: Any) -> Path:
+    def path_for(self, key: Any) -> Path:
+        """Return the file of a signature."""
         signature = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
         return Path(self._index_path).with_suffix(f".{signature}.nbc")
 
@@ -312,7 +472,7 @@ class CheckedFiles(IndexDataCacheFile):
         return hashlib.blake2b(versions + b"\0" + pickled, digest_size=DIGEST_BYTES).digest()
 
 
-CODE_FILE = re.compile(r".+\.py\d+\w*-[0-9a-f]{10}-([0-9a-f]{16})\.[0-9a-f]{16}\.nbc(\.tmp\.[0-9a-f]+)?")
+CODE_FILE = re.compile(r".+\.py\d+\w*-[0-9a-f]{10}-([0-9a-f]{16})\.[0-9a-f]{16}\.nbc(\.tmp\.[0-9a-f]+|\.lock)?")
 
 
 @functools.cache  # once per process and folder
@@ -325,3 +485,66 @@ def remove_older(folder: Path, sources: str) -> None:
         found = CODE_FILE.fullmatch(path.name)
         if found and found[1] != sources:
             path.unlink(missing_ok=True)
+
+
+# ------------------------------------------------------------------------------------------------- in another process
+
+
+class Background:
+    """The processes that compile for this one, and the files that they were asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes = 1  # how many may be at work
+        self._workers: dict[int, Worker] = {}
+        self.asked: dict[Path, Worker] = {}
+        self._failed: set[Path] = set()
+
+    def compiles(self, file: Path, job: Callable[[], object]) -> bool:
+        """Return whether another process compiles into this file; it is asked once."""
+        if file in self._failed or not is_allowed():
+            return False
+        with held_back(), self._lock:
+            if file not in self.asked:
+                with contextlib.suppress(OSError, pickle.PicklingError):
+                    self.asked[file] = self._send(job)
+            if file in self.asked and self.asked[file].is_at_work():
+                return True
+            self._failed.add(file)
+            return False
+
+    def _send(self, job: Callable[[], object]) -> Worker:
+        turn = len(self.asked) % self._processes
+        if turn in self._workers:
+            with contextlib.suppress(FileNotFoundError):  # it had nothing left to do
+                self._workers[turn].send(job)
+                return self._workers[turn]
+        worker = self._workers[turn] = Worker({"NUMBA_CACHE_DIR": numba.config.CACHE_DIR})
+        worker.send(job)
+        return worker
+
+    def list_missing(self) -> list[Path]:
+        """Return the files that were asked for and are still to come."""
+        return [file for file, worker in list(self.asked.items()) if not file.exists() and worker.is_at_work()]
+
+    def wait(self, notify: Callable[[int], None]) -> None:
+        """Return when nothing is still to come; `notify` is called with how many files are."""
+        while left := len(self.list_missing()):
+            notify(left)
+            time.sleep(0.05)
+
+    @contextlib.contextmanager
+    def using(self, processes: int) -> Iterator[None]:
+        """Let so many processes work at the same time; those that still do when the block ends are ended."""
+        self._processes = processes
+        try:
+            yield
+        finally:
+            self._processes = 1
+            for worker in self._workers.values():
+                worker.stop()
+
+
+background = Background()
+if hasattr(os, "register_at_fork"):  # the lock may be taken, and the process is the child of another
+    os.register_at_fork(after_in_child=background.__init__)  # type: ignore[misc]

@@ -1,14 +1,16 @@
 """Arguments of compiled functions that stay the same from call to call, passed as one number.
 
-Numba looks at every array of nested tuples in every call, which costs more than a round. :func:`packed` copies the
-native value of a tuple once; compiled code gets its address and reads it with :func:`unpacked`.
+Numba looks at every array of nested tuples in every call, which costs more than a round. :func:`packed` writes the
+native value of a tuple to memory once; compiled code gets its address and reads it with :func:`unpacked`.
 """
 
 import ctypes
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import AttributeTemplate
@@ -23,8 +25,9 @@ from numba.extending import (
     unbox,
 )
 
+from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
-from gappletron.kernel.compiling import entry, is_interpreted, look_up
+from gappletron.kernel.compiling import is_interpreted, look_up
 from gappletron.kernel.pieces import CompiledPiece, compiled_by
 
 
@@ -40,15 +43,20 @@ class Packed(int):
 
 
 class Kind:
-    """What all packed tuples of the same types share: their type, their bytes, and what copies one to an address."""
+    """What all packed tuples of the same types share: their type, their format for :mod:`struct`, and their bytes."""
 
     def __init__(self, arguments: tuple[Any, ...]) -> None:
         inner = numba.typeof(arguments)
-        self.type, self.nbytes, self.store = PackedType(inner), _measure(inner), entry(_store, arguments, 0)
+        self.type, self.form, self.nbytes = PackedType(inner), f"@{_find_format(inner)}", _measure(inner)
+        if struct.calcsize(self.form) != self.nbytes:
+            raise NotImplementedError(f"{inner} takes {self.nbytes} bytes, and not {struct.calcsize(self.form)}")
 
 
 def packed(*arguments: Any) -> Packed:
-    """Pack these arguments into one; their arrays must not be replaced while it is in use."""
+    """Pack these arguments into one; their arrays must not be replaced while it is in use.
+
+    Compiled and interpreted code take the same packed arguments.
+    """
     if is_interpreted():
         value = Packed(0)
     else:
@@ -57,9 +65,44 @@ def packed(*arguments: Any) -> Packed:
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
         value = Packed(address + -address % 64)
         value._memory, value._packed_kind = memory, kind
-        kind.store(arguments, int(value))
+        numbers: list[Any] = []
+        _flatten(arguments, numbers)
+        struct.pack_into(kind.form, memory, value - address, *numbers)
     value._packed_arguments = arguments
     return value
+
+
+def _flatten(value: Any, numbers: list[Any]) -> None:
+    """Append the numbers of which the native value consists.
+
+    Those of an array are the first seven or more: two for counting references, which our code does not, the number of
+    entries and their size, the address, the shape and the strides.
+    """
+    if isinstance(value, tuple):
+        for part in value:
+            _flatten(part, numbers)
+    elif isinstance(value, np.ndarray):
+        address = value.__array_interface__["data"][0]
+        numbers += (0, 0, value.size, value.itemsize, address, *value.shape, *value.strides)
+    else:
+        numbers.append(value)
+
+
+# How the numbers of native values are stored, as the characters of :mod:`struct`.
+CHARACTERS = {types.int64: "q", types.float64: "d", types.boolean: "?"}
+
+
+def _find_format(kind: Any) -> str:
+    if isinstance(kind, types.Array):
+        return f"{5 + 2 * kind.ndim}q"
+    if isinstance(kind, types.BaseTuple):  # type: ignore[attr-defined]
+        inner = "".join(map(_find_format, kind))
+        return f"0q{inner}0q" if set(inner) - {"?"} else inner  # begins and ends at a multiple of 8
+    if kind not in CHARACTERS:
+        raise UserError(
+            f"a value of type {kind} cannot be given to compiled code: use float, int, bool, arrays, tuples"
+        )
+    return CHARACTERS[kind]
 
 
 def _measure(kind: Any) -> int:
@@ -171,17 +214,3 @@ def _load_packed(typing_context: Any, value: Any) -> Any:
 @compiled_by(unpacked)
 def _compiled_unpacked(value: Any) -> Callable[..., Any]:
     return lambda value: _load_packed(value)
-
-
-@intrinsic
-def _store_at(typing_context: Any, value: Any, address: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[0], builder.inttoptr(arguments[1], arguments[0].type.as_pointer()))
-        return context.get_dummy_value()
-
-    return types.void(value, types.int64), code
-
-
-def _store(value: Any, address: int) -> None:
-    """Copy the native value of a tuple to an address."""
-    _store_at(value, address)

@@ -399,13 +399,19 @@ class Online(DurableModel):
 
     @looking
     def compile_batches(self) -> None:
-        """Compile, or load from the cache, what :meth:`act_many` needs, before many rows come in; nothing is played."""
+        """Load from the cache, or have compiled, what :meth:`act_many`, :meth:`learn_many` and predictions need, before
+        many rows come in; nothing is played.
+        """
         from scipy.sparse import csr_array
 
         nothing = self._player.check_many(csr_array((0, 1)))
         assert nothing is not None
         self._player.draw_many(nothing)
+        self._player.learn_many([], [])
+        self._player.predict_many(nothing)
+        self._player.predict_proba(nothing)
         if self.encoder is not None:
+            self.encoder.encode({"text": "word", "number": 1.0})
             self.encoder.encode_many(["word"])
 
     # ---------------------------------------------------------------------------------------------------------- growing

@@ -3,9 +3,8 @@
 :func:`execute` is a pure function of its task (except for the time taken) and is all that a worker needs. At most
 `in_flight` runs are submitted and not yet handed over at any moment, so a kill loses at most that many.
 
-The processes that compile fill the on-disk cache for the one that plays. Each is ``python -m gappletron.paper.runner``:
-it reads pickled tasks from its standard input and writes a line for each loop that is ready. If one fails, the process
-that plays compiles what is missing.
+The processes that compile fill the on-disk cache for the one that plays. If one fails, the process that plays compiles
+what is missing.
 """
 
 import contextlib
@@ -14,13 +13,8 @@ import functools
 import itertools
 import json
 import math
-import os
-import pickle
 import platform
 import re
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -34,7 +28,7 @@ from gappletron.data.adversarial import FreshThenSegments, Segments
 from gappletron.data.prepared import Remembered
 from gappletron.data.stream import Stream
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.compiling import list_classes, source_hash
+from gappletron.kernel.compiling import background, list_classes, source_hash
 from gappletron.kernel.numerics import lanes_for
 from gappletron.kernel.spelling import encode_piece, to_json
 from gappletron.learners.gappletron import Gappletron
@@ -46,6 +40,7 @@ from gappletron.paper.results import Outcome, Result, Task
 from gappletron.paper.store import Store
 from gappletron.paper.sweeps import COMPARED
 from gappletron.paper.tuning import tune
+from gappletron.play.engine import NO_ROWS
 from gappletron.play.player import Player
 from gappletron.play.rounds import Counts, Losses
 from gappletron.play.runs import play, usable_cores
@@ -218,11 +213,6 @@ def _make_player(task: Task) -> tuple[Player, Counts | Losses]:
     return Player(learner, task.pieces.graph, 1), Losses() if isinstance(learner, Gappletron) else Counts()
 
 
-def _is_compiled(task: Task) -> bool:
-    player, record = _make_player(task)
-    return player.engine.can_load_chunks(record)
-
-
 def choose_loops(tasks: Iterable[Task]) -> list[Task]:
     """Return one task for each loop that must be compiled: by the classes of the pieces and the padded number of
     classes. With another update a learner is made of other pieces.
@@ -234,53 +224,22 @@ def choose_loops(tasks: Iterable[Task]) -> list[Task]:
     return list(found.values())
 
 
-def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None]) -> None:
-    """Compile the loops that the tasks need, or load them from the cache; `notify` is called with (done, total)."""
+def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None], processes: int = 1) -> None:
+    """Compile the loops that the tasks need, in so many processes where others may be started, or load them from the
+    cache; `notify` is called with (done, total).
+    """
     loops = choose_loops(tasks)
-    for done, task in enumerate(loops):
-        notify(done, len(loops))
-        player, record = _make_player(task)
-        player.engine.compile_chunks(record)
-    notify(len(loops), len(loops))
 
+    def tell(left: int) -> None:
+        notify(max(0, len(loops) - left), len(loops))
 
-def prepare_in_processes(tasks: Iterable[Task], processes: int, notify: Callable[[int, int], None]) -> None:
-    """Compile as :func:`prepare`, in several processes: Numba compiles one function at a time in each."""
-    loops = [task for task in choose_loops(tasks) if not _is_compiled(task)]
-    if len(loops) < 2 or processes < 2:
-        prepare(loops, notify)
-        return
-    notify(0, len(loops))
-    workers: list[subprocess.Popen[bytes]] = []
-    source, sink = os.pipe()  # for all of them: it ends with the last
-    with os.fdopen(source) as lines:
-        try:
-            try:
-                for start in range(min(processes, len(loops))):
-                    workers.append(_start_compiler(loops[start::processes], sink))
-            finally:
-                os.close(sink)
-            for done, _ in enumerate(lines, start=1):
-                notify(done, len(loops))
-        finally:
-            for worker in workers:
-                worker.kill()  # those that are still at work
-                worker.wait()
-
-
-def _start_compiler(tasks: Sequence[Task], output: int) -> subprocess.Popen[bytes]:
-    with tempfile.TemporaryFile() as file:
-        pickle.dump(tasks, file)
-        file.seek(0)
-        # In a session of its own: Ctrl-C goes to the process that waits, which ends the others.
-        return subprocess.Popen(
-            [sys.executable, "-m", __spec__.name],
-            stdin=file,
-            stdout=output,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+    with background.using(processes):
+        for waiting in range(len(loops), 0, -1):
+            tell(waiting)
+            player, record = _make_player(loops[-waiting])
+            player.advance(NO_ROWS, record=record)
+        background.wait(tell)
+    tell(0)
 
 
 # ----------------------------------------------------------------------------------------------------- what is missing
@@ -310,7 +269,7 @@ def complete(
     missing = [[task for task in stage if task.id not in stored] for stage in stages]
     waiting = [task for stage in missing for task in stage]
     if executor is None:
-        prepare_in_processes(waiting, min(workers, MAX_COMPILERS), view.compiling)
+        prepare(waiting, view.compiling, min(workers, MAX_COMPILERS))
     view.begun(*([(task.sweep, task.rounds) for task in some] for some in (tasks, waiting)))
     with contextlib.ExitStack() as stack:
         pool = executor or stack.enter_context(ThreadPoolExecutor(workers))
@@ -318,9 +277,3 @@ def complete(
             run(stage, pool, in_flight or (lambda: workers), keep)
     stored = store.finished(tasks, source_hash())
     return [stored[task.id] for task in tasks]
-
-
-if __name__ == "__main__":
-    for given in pickle.load(sys.stdin.buffer):
-        prepare([given], lambda done, total: None)  # noqa: ARG005
-        print("ready", flush=True)

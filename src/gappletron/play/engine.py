@@ -17,7 +17,7 @@ from gappletron.data.prepared import Prepared
 from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import MOST_FEATURES, make_chunk
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.compiling import can_be_loaded, entry, in_mode, is_interpreted, same_types
+from gappletron.kernel.compiling import KeptCode, StandIn, entry, entry_now, in_mode, is_interpreted, same_types
 from gappletron.kernel.numerics import lanes_for
 from gappletron.kernel.packed import Packed, packed
 from gappletron.kernel.pieces import Piece
@@ -43,6 +43,8 @@ AS_GIVEN = AsGiven()
 NO_MARKS = np.zeros(0, np.int64)
 NO_MARKS.flags.writeable = False
 NO_ROWS = make_chunk(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
+# The attributes of an engine that are the machine code of single rounds.
+SINGLE = ("act", "learn")
 NO_ROW = (np.zeros(0, np.int32), np.zeros(0), 0.0)
 
 
@@ -159,8 +161,8 @@ class Engine:
         self.needs_time = not (isinstance(self.watch, NoWatch) and isinstance(self.setup.limits, NoLimits))
         self._kernels: dict[Any, Any] = {}
         self._packs: dict[FeedbackGraph, Packed] = {}
-        self.act: Any = None
-        self.learn: Any = None
+        for name in SINGLE:
+            vars(self).pop(name, None)
         self.own: Any = None
         self._full: FeedbackGraph | None = None
 
@@ -201,21 +203,28 @@ class Engine:
 
     # ----------------------------------------------------------------------------------------------------- machine code
 
-    def compile_rounds(self) -> None:
-        """Compile, or load from the cache, what single rounds need."""
-        record = np.zeros(self.setup.record_size + row_size(int(self.bias)))
+    @KeptCode
+    def act(self) -> Any:
+        """The first half of a single round, on packed arguments, which are there when this is."""
+        return self._find_single(rounds.act, *NO_ROW, 0.5, 0, self.new_record(1, None, None))
+
+    @KeptCode
+    def learn(self) -> Any:
+        """The second half of a single round, as :attr:`act`."""
+        return self._find_single(rounds.learn, self.new_record(1, None, None), -1)
+
+    def _find_single(self, function: Any, *arguments: Any) -> Any:
         with in_mode(self.interpreted):
-            self.act = entry(rounds.act, self.pack(self.graph), *NO_ROW, 0.5, 0, record)
-            self.learn = entry(rounds.learn, self.own, record, -1)
+            return entry_now(function, self.pack(self.graph), *arguments)
+
+    def compile_rounds(self) -> None:
+        """Load what single rounds need from the cache, or have it compiled, by another process if possible."""
+        for name in SINGLE:
+            getattr(self, name)
 
     def compile_chunks(self, record: Counts | Losses) -> None:
         """Compile, or load from the cache, what whole chunks need."""
-        self.kernel(rounds.advance, *self._nothing_to_play(record))
-
-    def can_load_chunks(self, record: Counts | Losses) -> bool:
-        """Return whether :meth:`compile_chunks` would find its code in memory or in the cache."""
-        with in_mode(self.interpreted):
-            return can_be_loaded(rounds.advance, *self._nothing_to_play(record))
+        self.kernel(rounds.advance, *self._nothing_to_play(record), find=entry)
 
     def _nothing_to_play(self, record: Counts | Losses) -> tuple[Any, ...]:
         """Return the arguments of :func:`~gappletron.play.rounds.advance` without a round."""
@@ -228,13 +237,16 @@ class Engine:
         """
         return self.kernel(function, *arguments)(*arguments)
 
-    def kernel(self, function: Any, *arguments: Any) -> Any:
-        """Return the machine code of a function for the types of these arguments."""
+    def kernel(self, function: Any, *arguments: Any, find: Any = entry_now) -> Any:
+        """Return the machine code of a function for the types of these arguments, or what `find` gives in its place."""
         key = (function, type(arguments[-1]))
-        if key not in self._kernels:
+        code = self._kernels.get(key)
+        if code is None:
             with in_mode(self.interpreted):
-                self._kernels[key] = entry(function, *arguments)
-        return self._kernels[key]
+                code = find(function, *arguments)
+            if not isinstance(code, StandIn):
+                self._kernels[key] = code
+        return code
 
     # ------------------------------------------------------------------------------------------------------------- rows
 
@@ -321,10 +333,10 @@ class Engine:
         """Give the states so many rows; the types, and so the machine code, stay the same."""
         self.state = self.state.resized(self.state.sizes._replace(features=width))
         self.scales = self.scales.resized(self.scales.sizes._replace(features=width))
-        code = self._kernels, self.act, self.learn
+        code = {name: vars(self)[name] for name in ("_kernels", *SINGLE) if name in vars(self)}
         self.bind(self.graph)
-        self._kernels, self.act, self.learn = code
-        if self.act is not None:
+        vars(self).update(code)
+        if len(code) > 1:
             self.pack(self.graph)
 
     def extend(self, graph: FeedbackGraph) -> None:

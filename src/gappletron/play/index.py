@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
-from gappletron.kernel.compiling import brief, entry
+from gappletron.kernel.compiling import KeptCode, brief, entry_now
 from gappletron.kernel.pieces import helper
 
 Rows = NDArray[np.int32]
 
 FIRST_ROWS = 32
+NOTHING = np.zeros(0, np.int32)
 # Multiplied with this, numbers that lie close together are spread over the table.
 SPREAD = 0x9E3779B1
 LOW_31 = 0x7FFFFFFF
@@ -121,10 +122,19 @@ class FeatureIndex:
         known = np.zeros(0, np.int64) if features is None else features
         self.counts = np.array([known.size, left_out, 0, 0, -1], np.int64)
         self._table = self._new_table(known)
-        empty, out = np.zeros(0, np.int32), np.zeros(0, np.int32)
-        self._find = entry(find_rows, *self._table, self.counts, empty, out)
-        self._claim = entry(claim_rows, *self._table, self.counts, 1, 0, empty, out, 0)
-        self._settle = entry(settle_rows, *self._table, self.counts, 0)
+        _ = self._find, self._claim, self._settle  # asked for early, and interpreted for life where it is made so
+
+    @KeptCode
+    def _find(self) -> Any:
+        return entry_now(find_rows, *self._table, self.counts, NOTHING, NOTHING)
+
+    @KeptCode
+    def _claim(self) -> Any:
+        return entry_now(claim_rows, *self._table, self.counts, 1, 0, NOTHING, NOTHING, 0)
+
+    @KeptCode
+    def _settle(self) -> Any:
+        return entry_now(settle_rows, *self._table, self.counts, 0)
 
     @staticmethod
     def _new_table(known: NDArray[np.int64]) -> tuple[NDArray[np.int64], Rows]:
@@ -132,7 +142,7 @@ class FeatureIndex:
         room = max(FIRST_ROWS, 1 << known.size.bit_length())
         features, slots = np.zeros(room, np.int64), np.zeros(2 * room, np.int32)
         features[: known.size] = known
-        if not entry(fill_slots, features, slots, 0)(features, slots, known.size):
+        if not entry_now(fill_slots, features, slots, 0)(features, slots, known.size):
             raise UserError("a feature has two rows: the file is damaged, load an older copy")
         return features, slots
 

@@ -437,11 +437,10 @@ class Player:
         of the turn tells whether the round was played.
         """
         engine = self.engine
-        if engine.act is None:
-            engine.compile_rounds()
+        act = engine.act  # first: what it works on is packed then
         pack = engine.own if turn.graph is engine.graph else engine.pack(turn.graph)
         if action is None:
-            return engine.act(pack, *vector, engine.draws.draw(at), at, turn.record) is True
+            return act(pack, *vector, engine.draws.draw(at), at, turn.record) is True
         action = whole(action, "the position of an action", most=self.graph.n_actions - 1)
         if turn.record[HEAD + action] <= 0.0:
             raise UserError(f"the action {action} has the probability 0: give the probabilities that it was drawn with")
@@ -508,10 +507,9 @@ class Player:
 
     def _learn(self, turn: Turn, label: int) -> None:
         engine = self.engine
-        if engine.learn is None:
-            engine.compile_rounds()
+        learn = engine.learn  # first: what it works on is packed then
         pack = engine.own if turn.graph is engine.graph else engine.pack(turn.graph)
-        engine.learn(pack, turn.record, label)
+        learn(pack, turn.record, label)
 
     # ----------------------------------------------------------------------------------------- predict, without changes
 
@@ -597,8 +595,8 @@ class Player:
     ) -> None:
         """Add a class, and the action that predicts it, while running; see :meth:`FeedbackGraph.with_class`.
 
-        What was learned stays. Code is compiled once per padded number of classes (a multiple of 4), so one class in
-        four may take some seconds the first time.
+        What was learned stays. Code is compiled once per padded number of classes (a multiple of 4): after one class in
+        four, rounds may run as plain Python for some seconds.
         """
         self.extend(self.graph.with_class(name, reveals, revealed_by, costs))
 

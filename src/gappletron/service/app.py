@@ -23,7 +23,7 @@ from gappletron.base.text import unknown
 from gappletron.service import schemas
 from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_MODELS, OF_SERVER, Endpoint
 from gappletron.service.metrics import Metrics
-from gappletron.service.models import HostedModel, Key, encode_json, look_after
+from gappletron.service.models import HostedModel, Key, encode_json, look_after, tell_when_compiled
 from gappletron.service.openapi import describe_service
 from gappletron.service.pages import render_pages
 from gappletron.service.schemas import LONGEST_KEY, RETRY_AFTER, Failure, Health, Models
@@ -90,12 +90,13 @@ class Service:
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         """Look after the models meanwhile, and close them at the end."""
-        care = asyncio.create_task(look_after(list(self.models.values())))
+        tasks = [asyncio.create_task(look_after(list(self.models.values()))), asyncio.create_task(tell_when_compiled())]
         try:
             yield
         finally:
-            care.cancel()
-            await asyncio.wait([care])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             for hosted in self.models.values():
                 try:
                     await hosted.close()

@@ -28,6 +28,7 @@ from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
 from gappletron.base.version import __version__
 from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Checker, Vectors, sparse_parts
+from gappletron.kernel.compiling import background, load_tables
 from gappletron.service import schemas
 from gappletron.service.columns import Columns, make_example_vector
 from gappletron.service.commits import Commits
@@ -38,6 +39,8 @@ ACTIVITY = 120
 ESTIMATES_AGE = 1.0
 # Seconds between two looks after the models.
 EVERY = 5.0
+# Seconds that the machine code of one function takes, about.
+SECONDS_TO_COMPILE = 3
 # Seconds between two lines of the log about the same shadow.
 COMPLAINTS = 60.0
 
@@ -101,16 +104,11 @@ class HostedModel:
             shadow.champion = self
 
     def warm_up(self) -> None:
-        """Compile what batches, predictions, estimates and texts need, before requests come; an error where the model
-        has no monitor, whose estimates most pages show.
+        """Ask for the machine code of batches and predictions before requests come; an error where the model has no
+        monitor, whose estimates most pages show.
         """
         self.model.monitor.report(self.alpha)
         self.model.compile_batches()
-        encoder = self.model.encoder
-        if encoder is not None:
-            encoder.encode("word")
-            encoder.encode({"text": "word", "number": 1.0})
-        self._predict([schemas.Sparse([], [])] if encoder is None else ["word"])
 
     async def carry_out(self, step: Callable[[], Struct], key: Key | None, *, is_long: bool) -> Raw:
         """Return the answer of a step, or of the request that had the same key, when it is durable.
@@ -381,6 +379,18 @@ def host_models(models: Mapping[str, Online], champions: Mapping[str, str], **op
             shadows = [hosted[each] for each, champion in champions.items() if champion == name]
             hosted[name] = HostedModel(name, model, shadows=shadows, **options)
     return [hosted[name] for name in models]
+
+
+async def tell_when_compiled() -> None:
+    """Log that requests are answered without machine code, where another process still compiles it; and its end."""
+    missing, start = len(background.list_missing()), time.monotonic()
+    if missing:
+        seconds = SECONDS_TO_COMPILE * missing
+        log.info("requests are answered at once; machine code is ready in about %d s, and answers are quicker", seconds)
+        await asyncio.to_thread(load_tables)
+        while background.list_missing():
+            await asyncio.sleep(0.5)
+        log.info("machine code is ready, after %.0f s", time.monotonic() - start)
 
 
 async def look_after(models: Sequence[HostedModel], every: float = EVERY) -> None:

@@ -14,12 +14,12 @@ Latin-1.
 import functools
 import itertools
 import unicodedata
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.kernel.compiling import brief, entry, specialise
+from gappletron.kernel.compiling import KeptCode, brief, entry_now, specialise
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.types import Floats
 
@@ -270,10 +270,13 @@ class Hasher:
 
     def __init__(self, features: int, ngrams: int) -> None:
         self.features, self.ngrams = features, ngrams
-        data, spans = _to_codes([]), np.zeros(0, np.int64)
-        row = np.zeros(0, np.int32), np.zeros(0)
+        _ = self._hash_row  # asked for early, and interpreted for life where the hasher is made so
+
+    @KeptCode
+    def _hash_row(self) -> Any:
         # Without a dispatcher, and without named tuples to unpack, a call takes some microseconds.
-        self._hash_row = entry(_hash_row, data, spans, (1, 1), _make_room(0), *row, 0)
+        row = np.zeros(0, np.int32), np.zeros(0)
+        return entry_now(_hash_row, _to_codes([]), np.zeros(0, np.int64), (1, 1), _make_room(0), *row, 0)
 
     def hash_row(
         self, indices: list[int], values: list[float], seeds: list[int], texts: list[str]
