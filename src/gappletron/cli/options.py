@@ -166,7 +166,7 @@ class ColumnOptions:
     features: int | None = option(
         None,
         "svmlight: the number of features, which replaces a scan of the file. Tables and records: the number of "
-        "features that everything is hashed into, default 262144. Vectors of a service: by default as many as come.",
+        "places that everything is hashed into, default 2**31 - 1. Vectors of a service: by default as many as come.",
     )
 
     @property

@@ -258,7 +258,7 @@ class RecordStream(Stream):
 
     >>> stream = RecordStream(["win a prize", "see you at five"], ["spam", "ham"])
     >>> stream.classes, stream.rounds, stream.features
-    (('ham', 'spam'), 2, 262144)
+    (('ham', 'spam'), 2, 2147483647)
     """
 
     max_norm = None

@@ -66,7 +66,7 @@ class RiverClassifier(base.Classifier):
     :param revealing: the label or labels that reveal, for the presets that have some.
     :param classes: labels that are known in advance. Where only the label of the prediction is revealed (`bandit`), a
         label that is not known is never seen.
-    :param encoder: turns the dicts into features; by default ``Encoder()``, which hashes them into 2**18.
+    :param encoder: turns the dicts into features; by default ``Encoder()``.
     :param normalize: how rows are scaled, as in :class:`Online` with an encoder.
     :param bias: whether rows get a feature that is always 1.
     :param seed: of the draws.

@@ -31,7 +31,7 @@ class Encoder:
         count as categories.
     :param categorical: columns of categories, also where they are written as numbers.
     :param drop: columns that are ignored, such as the label.
-    :param features: the number of features that everything is hashed into.
+    :param features: the number of places that everything is hashed into. A model takes memory for those that come.
     :param ngrams: up to so many words in a row become a feature of their own.
 
     A record is a mapping from the names of columns to values (a dict, a row of a pandas frame), a named tuple, or a
@@ -47,9 +47,9 @@ class Encoder:
     >>> encoder = Encoder(text="message")
     >>> indices, values = encoder.encode({"message": "Win a prize, win now!", "length": 21, "country": None})
     >>> values
-    array([-1., -1., -1.,  1., -1., 21.,  1., -2.])
+    array([-1., 21., -1., -1.,  1., -2., -1.,  1.])
     >>> encoder.encode("Win a prize!")  # a bare text is a column without a name
-    (array([ 92594, 138484, 182662, 221993], dtype=int32), array([ 1.,  1., -1.,  1.]))
+    (array([ 209412905, 1009084850, 1414711686, 1919294708], dtype=int32), array([ 1.,  1., -1.,  1.]))
     """
 
     def __init__(
