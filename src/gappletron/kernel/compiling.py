@@ -211,7 +211,7 @@ def look_up(what: Any, arguments: tuple[Any, ...], find: Callable[[], Any]) -> A
 
     To ask Numba for the types of a player's arrays, and to compare these, takes ten times as long as to make them.
     """
-    key = what, _outline(arguments)
+    key = what, _specialised, _outline(arguments)  # what is found comes from the dispatchers that are kept there
     if key not in _known:
         _known[key] = find()
     return _known[key]
