@@ -372,7 +372,7 @@ def look_up(what: Any, arguments: tuple[Any, ...], find: Callable[[], Any]) -> A
 
     To ask Numba for the types of a player's arrays, and to compare these, takes ten times as long as to make them.
     """
-    key = what, _outline(arguments)
+    key = what, _specialised, _outline(arguments)  # what is found comes from the dispatchers that are kept there
     found = _known.get(key)
     if found is None:
         found = find()
