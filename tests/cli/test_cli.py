@@ -601,12 +601,9 @@ def test_a_number_that_is_none(option, value):
     assert f"Invalid value for '{option}'" in err.splitlines()[-1]
 
 
-def test_what_would_not_fit_is_refused_at_once(svm, tmp_path):
-    big = tmp_path / "big.svm"
-    big.write_text("\n".join(f"{label} 1:1" for label in range(3000)))
+def test_what_would_not_fit_is_refused_at_once(svm):
     start = time.monotonic()
-    assert "would take" in sentence("run", big, "--features", 2**31 - 1)
-    assert "100000 runs of 'auto' would take" in sentence("run", svm, "--features", 2**22, "--repeats", 100_000)
+    assert "100000 runs of 'auto' would take" in sentence("run", svm, "--features", 2**16, "--repeats", 100_000)
     assert "features must be at most" in sentence("run", svm, "--features", 2**31)
     assert time.monotonic() - start < 10.0
 

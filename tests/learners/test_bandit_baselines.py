@@ -595,9 +595,9 @@ def test_numbers_are_checked(make):
 @pytest.mark.parametrize("learner", [Newtron(), Soba()], ids=lambda piece: piece.name)
 def test_a_full_matrix_that_cannot_fit_is_refused(learner):
     with pytest.raises(
-        UserError, match=r"100000 features x 10 classes would take .* GiB .* choose a learner without a full matrix"
+        UserError, match=r"60000 features x 10 classes would take .* GiB .* choose a learner without a full matrix"
     ):
-        Player(learner, FeedbackGraph.bandit(10), features=100_000)
+        Player(learner, FeedbackGraph.bandit(10), features=60_000)
 
 
 def test_tunings():

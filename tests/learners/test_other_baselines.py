@@ -295,8 +295,8 @@ def test_numbers_that_make_no_sense(piece, numbers):
 
 
 def test_a_matrix_that_does_not_fit():
-    with pytest.raises(UserError, match=r"1000000 features x 10 classes would take .*a learner without a full matrix"):
-        Player(SecondOrderPerceptron(), FeedbackGraph.full(10), features=10**6)
+    with pytest.raises(UserError, match=r"60000 features x 10 classes would take .*a learner without a full matrix"):
+        Player(SecondOrderPerceptron(), FeedbackGraph.full(10), features=60_000)
 
 
 def test_tunings_of_exp3():

@@ -319,7 +319,7 @@ def test_the_command_asks_for_all_that_models_need(cold, monkeypatch):
     monkeypatch.setattr(processes.Worker, "_start", lambda _: subprocess.Popen(["sleep", "600"]))
     ask_for_code("auto", "bandit", 4)
     names = {file.name.partition("-")[0] for file in cold.list_missing()}
-    batches = {"act_rows", "learn_rows", "write_greedy", "write_label_probabilities", "scale_rows", "advance"}
+    batches = {"act_rows", "write_greedy", "write_label_probabilities", "scale_rows", "advance"}
     assert {f"rounds.{name}" for name in ("act", "learn", *batches)} <= names
     assert {"vectors.check_vector", "hashing._hash_row", "hashing._hash_rows", "prepared.measure_rows"} <= names
 

@@ -216,7 +216,7 @@ class Checker:
 
 def _refuse_index(index: Any, features: int) -> UserError:
     what = f"x has the index {index}, and the model takes indices from 0 to {features - 1}"
-    return UserError(f"{what}: drop what is outside, or make the model with more features, or features='grow'")
+    return UserError(f"{what}: drop what is outside, or make the model with more features, or one that takes any index")
 
 
 def _refuse_value(index: Any, value: float) -> UserError:

@@ -43,15 +43,15 @@ from gappletron.graphs.labels import (
     check_size,
 )
 from gappletron.graphs.presets import PRESETS
-from gappletron.graphs.sums import Sums, split
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gappletron.graphs.sums import Sums
+
 NO_COSTS = np.zeros((0, 0))
 NO_COSTS.flags.writeable = False
-NO_SUMS = split(np.zeros((1, 1)))
 
 NAMES_IN_CAPTION, LETTERS_IN_CAPTION = 3, 20
 
@@ -571,6 +571,8 @@ class FeedbackGraph:
 
 def _make_arrays(graph: FeedbackGraph) -> GraphArrays:
     """Return the graph for compiled code."""
+    from gappletron.graphs.sums import split  # it needs the compiler, and graphs alone do not
+
     visible, costs = graph.visible, graph.costs if graph.has_costs else NO_COSTS
     return GraphArrays(
         visible,
@@ -580,7 +582,7 @@ def _make_arrays(graph: FeedbackGraph) -> GraphArrays:
         freeze(np.where(visible.sum(axis=0) == 1, visible.argmax(axis=0), -1).astype(np.int64)),
         costs,
         graph.has_costs,
-        split(costs) if graph.has_costs else NO_SUMS,
+        split(costs if graph.has_costs else np.zeros((1, 1))),
     )
 
 
