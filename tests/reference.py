@@ -710,14 +710,17 @@ class Tracking:
             elif self.before is not None:
                 old = int(np.argmax(self.before @ x))
                 if label is not None or A[action, old]:
-                    self.judged.append(old != label)
+                    self.judged.append((old != label, error))
         if self.contradiction > self.alarm + math.log(1 + len(self.rows)):
             self.changes += 1
-            if len(self.judged) >= 3 and np.mean(self.judged) <= 0.25:
+            wrong, present = np.sum(self.judged, axis=0) if self.judged else (0, 0)
+            if len(self.judged) >= 3 and 4 * wrong <= len(self.judged) and 2 * wrong <= present:
                 self.returns += 1
                 self.slow.W, self.before = self.before, self.slow.W
+                found[0] = self.slow.W @ x
                 self.losses[0] = 0
             else:
+                self.learned = 0
                 restarted = True
                 self.before = self.slow.W.copy()
                 self.slow.W *= 0.3
@@ -726,8 +729,7 @@ class Tracking:
                 self.losses[[0, 2]] = self.losses[1]
             self.W *= 0.3
             self.squares[:] = 0
-            self.excursion, self.contradiction, self.peak, self.learned = [], 0.0, 0.0, 0
-            self.judged = []
+            self.excursion, self.contradiction, self.peak, self.judged = [], 0.0, 0.0, []
         self.rows.append(x @ x)
         z = np.array([1 if k == label else -1 for k in range(K)])
         steps = []

@@ -563,6 +563,37 @@ def test_what_comes_back_is_learned_soon(preset, most):
     assert errors[15:].mean() <= 1.4 * errors[3:7].mean()
 
 
+def test_it_does_not_go_back_and_forth():
+    """One class after another gets the label of the next: the weights of before are never right again."""
+
+    def relabel(chunk, rounds):
+        y, t = chunk.labels.copy(), np.arange(rounds)
+        for k in range(4):
+            y[(chunk.labels == k) & (t >= (k + 1) * rounds / 5)] = k + 1
+        return chunk._replace(labels=y)
+
+    for preset in ("full", "filtering", "bandit"):
+        player = Player("auto", FeedbackGraph.preset(preset, 10), 120)
+        player.advance(relabel(changing_stream(10, 20_000), 20_000))
+        reasons = [restart.reason for restart in player.restarts]
+        assert ("return", "return") not in itertools.pairwise(reasons)
+
+
+def test_a_return_is_that_of_the_transcription():
+    rng = np.random.default_rng(1)
+    graph, X = FeedbackGraph.full(3), rng.normal(size=(300, 6))
+    y = np.argmax(X @ rng.normal(size=(6, 3)), axis=1)
+    y[100:200] = (y[100:200] + 1) % 3
+    with interpreted():
+        player = Player(Guarded(Tracking(alarm=0.5)), graph, 6, seed=3, normalize=None, bias=False)
+        actions, _ = play_given(player, X, y)
+        expected = reference.guarded(X, y, parts_of(graph), draws_of(3, 300), alarm=0.5)
+    assert expected[1].returns > 0
+    assert [restart.reason for restart in player.restarts].count("return") == expected[1].returns
+    assert actions == expected[0]
+    np.testing.assert_allclose(player.weights.T, expected[1].slow.W, rtol=1e-4, atol=1e-6)
+
+
 def test_a_return_is_told():
     player = Player("auto", FeedbackGraph.filtering(6), 120)
     player.advance(changing_stream(6, 20_000, lambda t: 1 / 3 <= t < 2 / 3))

@@ -42,10 +42,11 @@ NOTICED = 6.0
 KEPT = 0.3  # what a restart leaves of the weights
 
 # After a change the slow member goes back to its weights of before the last restart where, since the sum was last 0,
-# these were right or wrong in at least so many rounds that show it, and wrong in at most this part of them.
-LEAST_JUDGED, MOST_WRONG = 3.0, 0.25
-# What is counted of those weights: rounds, errors, and whether there are any.
-JUDGED, WRONG, KNOWN = range(3)
+# these were right or wrong in at least so many rounds that show it, wrong in at most this part of them, and wrong at
+# most half as often there as the present weights: in a world that stays, that cannot be true in both directions.
+LEAST_JUDGED, MOST_WRONG, BETTER = 3.0, 0.25, 0.5
+# What is counted of those weights: rounds, errors, the errors of the present ones there, and whether there are any.
+JUDGED, WRONG, PRESENT, KNOWN = range(4)
 
 LONGEST = 1e36  # AdaGrad does not learn from longer rows: its sums of squares are single floats
 
@@ -169,8 +170,9 @@ class Tracking(Scorer):
     limit)^2``.
 
     **Returns.** A restart keeps the weights that the slow scorer had. While the sum is above 0 it is also counted
-    whether these are right. Where they are, in at least 3 of 4 rounds, the slow scorer takes them back in place of
-    beginning anew, and its present ones are kept: what comes again is not learned again.
+    whether these are right. Where they are when the sum exceeds its limit, in at least 3 of 4 rounds (of at least 3)
+    and wrong at most half as often as the present ones, the slow scorer takes them back in place of beginning anew, and
+    its present ones are kept: what comes again is not learned again.
 
     With a finite `memory`, they forget how certain they are after so many rounds with feedback; their weights stay.
 
@@ -205,7 +207,7 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
             "age": Field(least=0),
             "size": Field(2, least=0),
             "before": Field("features", "classes", dtype=np.float32),
-            "returning": Field(3, least=0),
+            "returning": Field(4, least=0),
             "slow_scores": Scratch("classes"),
             "fast_scores": Scratch("classes"),
             "third_scores": Scratch("classes"),
@@ -239,7 +241,7 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
             state.changes[0] += 1.0
             if is_returning(state.returning):
                 reason = RETURN
-                go_back(self, state)
+                go_back(self, state, x)
             else:
                 reason = CHANGE
                 self.restart_now(state)
@@ -325,17 +327,19 @@ def begin_anew(scorer: Tracking, state: Any) -> None:
     state.returning[KNOWN] = 1.0
     scorer.slow.begin_anew(state.slow, KEPT)
     fill_all(state.bins, 0.0)
+    state.age[0] = 0.0
     forget_doubts(scorer, state)
     state.losses[SLOW] = state.losses[FAST]
     state.losses[THIRD] = state.losses[FAST]
 
 
 @seldom
-def go_back(scorer: Tracking, state: Any) -> None:
-    """Exchange the weights of the slow scorer for those before the last restart. How certain they are stays, and so do
-    the error rates: these weights had such rates before.
+def go_back(scorer: Tracking, state: Any, x: Row) -> None:
+    """Exchange the weights of the slow scorer for those before the last restart, and score the row with them. How
+    certain the weights are, and the error rates, stay those of the weights that are put aside.
     """
     exchange_all(state.slow.weights, state.before)
+    scorer.slow.scores(state.slow, x, state.slow_scores)
     forget_doubts(scorer, state)
     state.losses[SLOW] = 0.0
 
@@ -346,15 +350,15 @@ def forget_doubts(scorer: Tracking, state: Any) -> None:
     scorer.third.begin_anew(state.third, KEPT)
     state.contradiction[0] = 0.0
     state.peak[0] = 0.0
-    state.age[0] = 0.0
     fill_all(state.doubtful, 0.0)
     forget_returning(state.returning)
 
 
 @helper
 def is_returning(returning: Floats) -> bool:
-    """Whether the weights of before the last restart are right again."""
-    return returning[JUDGED] >= LEAST_JUDGED and returning[WRONG] <= MOST_WRONG * returning[JUDGED]
+    """Whether the weights of before the last restart are right again, and better than the present ones."""
+    is_right = returning[JUDGED] >= LEAST_JUDGED and returning[WRONG] <= MOST_WRONG * returning[JUDGED]
+    return is_right and returning[WRONG] <= BETTER * returning[PRESENT]
 
 
 @helper
@@ -362,17 +366,22 @@ def forget_returning(returning: Floats) -> None:
     """Count anew how often the weights of before the last restart are right."""
     returning[JUDGED] = 0.0
     returning[WRONG] = 0.0
+    returning[PRESENT] = 0.0
 
 
 @helper
-def judge_before(state: Any, plan: Plan, x: Row, played: Round) -> None:
-    """Count whether the weights of before the last restart are right, where the round shows it."""
+def judge_before(state: Any, plan: Plan, x: Row, played: Round, error: bool) -> None:
+    """Count whether the weights of before the last restart are right, where the round shows it, and whether the present
+    ones are wrong there.
+    """
     dot(state.before, x, state.before_scores)
     best = argmax(state.before_scores)
     if played.label >= 0 or plan.graph.visible[played.action, best]:
         state.returning[JUDGED] += 1.0
         if best != played.label:
             state.returning[WRONG] += 1.0
+        if error:
+            state.returning[PRESENT] += 1.0
 
 
 @helper
@@ -413,7 +422,7 @@ def look_for_change(state: Any, plan: Plan, x: Row, played: Round) -> None:
         if state.contradiction[0] == 0.0:
             forget_returning(state.returning)
         elif state.returning[KNOWN] > 0.0:
-            judge_before(state, plan, x, played)
+            judge_before(state, plan, x, played, error)
 
 
 @seldom
