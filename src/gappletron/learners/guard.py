@@ -5,7 +5,7 @@ Let b_t be scores that were made from x_t and the past in any way, cut to [-1, 1
     scores    s_t = G_t x_t + a_t b_t,  theta = (G, a), which begins at (0, 1): at first it plays b
     loss      l_t(theta, y): the smooth hinge of s_t; the greedy class is y* = argmax s_t
     learning  theta_t = theta_1 - eta_t sum_{s<t} v_s g_s,  v_s = 1[y_s seen] / P_s(y_s)
-    playing   a distribution p_t with V_t(p_t) <= gamma_t, where
+    playing   a distribution p_t with V_t(p_t) <= gamma_t, or more while a change is suspected, where
               V_t(p) = max_y { 1 - p_y - l_t(theta_t, y) + eta_t/2 ||g_y||^2 / P_p(y) }
 
 **Theorem** (docs, page Guard, with the proof). For every graph, every scorer, every sequence of labels that are fixed

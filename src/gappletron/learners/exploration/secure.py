@@ -1,4 +1,5 @@
-"""Securing a distribution: change p as little as is needed for ``V_t(p) <= C gamma_t``, the guard's theorem.
+"""Securing a distribution: change p as little as is needed for the guard's theorem: ``V_t(p) <= C gamma_t``, or more
+while a change is suspected.
 
 ``V(p) = max_y { sum_i p_i C[i, y] - l_y + s_y / P_p(y) }`` for losses l and stabilities s of the labels, costs C that
 are 0 for the right class, and the probability P_p(y) that label y is shown (docs, page Guard). There are closed forms
