@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, Player, Synthetic
 from gappletron.data.prepared import prepare
@@ -129,6 +132,26 @@ def one_by_one(learner: str) -> list[Figure]:
     return named + (peers(texts, labels) if learner == "auto" else [])
 
 
+def restarting(learner: str, folder: Path) -> list[Figure]:
+    """The figures of a restart: a log is replayed, and waiting receipts are saved and loaded."""
+    (chunk,) = Synthetic(classes=K, features=D, noise=0.05, rounds=BULK).chunks()
+    ends = zip(chunk.indptr[:-1], chunk.indptr[1:], strict=True)
+    xs = [(chunk.indices[a:b], chunk.values[a:b]) for a, b in ends]
+    logged = Online.open(folder / f"{learner}.sqlite", learner, GRAPH, D, durability="os", snapshot_every=10 * BULK)
+    with logged.hold():
+        play(logged, xs, chunk.labels.tolist())
+    logged.commit()
+    waiting = Online(learner, GRAPH, D, pending=BULK, pending_bytes=2**31)
+    waiting.act_many(csr_array((chunk.values, chunk.indices, chunk.indptr), shape=(BULK, D)))
+    saved = folder / f"{learner}.npz"
+    waiting.save(saved)
+    return [
+        (f"{learner}: replay, a round", "us", BULK, 10.0, lambda: Online.from_store(folder / f"{learner}.sqlite")),
+        (f"{learner}: save, a waiting receipt", "us", BULK, np.nan, lambda: waiting.save(saved)),
+        (f"{learner}: load, a waiting receipt", "us", BULK, 5.0, lambda: Online.load(saved)),
+    ]
+
+
 def monitored(learner: str, graph: FeedbackGraph) -> list[Figure]:
     """A round of a whole stream, without and with a watch."""
     chunks = [prepare(chunk) for chunk in Synthetic(classes=K, features=D, noise=0.05, rounds=BULK).chunks()]
@@ -149,8 +172,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
+    folder = tempfile.TemporaryDirectory()
     graphs = [getattr(FeedbackGraph, name)(K) for name in ("bandit", "full", "filtering")]
     figures = [figure for learner in ("gapsmh", "auto") for figure in one_by_one(learner)]
+    figures += [figure for learner in ("gapsmh", "auto") for figure in restarting(learner, Path(folder.name))]
     figures += [figure for graph in graphs for learner in ("gapsmh", "auto") for figure in monitored(learner, graph)]
     least = [float("inf")] * len(figures)
     for repeat in range(options.repeats + 1):  # the first compiles
@@ -163,6 +188,7 @@ def main() -> None:
     for (name, unit, number, target, _), taken in zip(figures, least, strict=True):
         goal = "" if np.isnan(target) else f"{target:g} {unit}"
         print(f"| {name:48} | {taken / number * units[unit]:9.2f} {unit} | {goal:>8} |")
+    folder.cleanup()
 
 
 if __name__ == "__main__":

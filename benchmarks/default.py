@@ -125,6 +125,8 @@ def changing_stream(kind: str, K: int, T: int, seed: int) -> tuple[Any, Any]:
     }
     if kind == "hidden":
         return X, np.where((t >= 0.5) & (y == K - 1), 0, y)
+    if kind == "new class":
+        return X, np.where((t < 0.5) & (y == K - 1), 0, y)
     return X, np.where(rolled[kind], (y + 1) % K, y)
 
 
@@ -132,7 +134,7 @@ def compare_changes() -> None:
     """Print the error before a change, in the next tenth, and in the last 40 percent of the rounds."""
     first = {"there and back": 1 / 3, "slowly": 0.3, "every eighth": 1 / 8}
     for T in (20_000, 100_000):
-        for kind in ("rolled at half", "there and back", "slowly", "every eighth", "hidden"):
+        for kind in ("rolled at half", "there and back", "slowly", "every eighth", "hidden", "new class"):
             for K in (2, 3, 6, 20):
                 for preset in PRESETS:
                     cells = []

@@ -293,7 +293,7 @@ def main() -> None:
         print(load.name)
         with (
             tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
-            served(load, Path(folder) / "m", cores[0]) as server,
+            served(load, Path(folder) / "m.sqlite", cores[0]) as server,
         ):
             single, batch = Work(load.rows, 1), Work(load.rows, options.batch)
             asyncio.run(as_fast_as_it_goes(server.port, single, 4, 1.0))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from stores import MEMORY, start_postgres
 
 # The same examples in every run: a failure is a failure of the change, not of the day.
 settings.register_profile(
@@ -28,3 +32,23 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the real streams are not beside this checkout (../shared/data)")
     return folder
+
+
+@pytest.fixture
+def memory_path():
+    """A folder in memory, where there is one: for tests that open a store hundreds of times."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def new_place(request, tmp_path):
+    """A function that returns a place for a new store: a file of SQLite, then a schema of PostgreSQL."""
+    names = (f"store-{number}.sqlite" for number in itertools.count())
+    return (lambda: str(tmp_path / next(names))) if request.param == "sqlite" else start_postgres().make_place
+
+
+@pytest.fixture
+def place(new_place):
+    """A place for a new store, in both databases."""
+    return new_place()

@@ -835,7 +835,7 @@ def secured(A, C, S, losses, s, star, gamma, allowed, p):  # noqa: PLR0912 - a c
     return p
 
 
-def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=0.1, alarm=5.0):  # noqa: PLR0912 - a whole learner
+def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=0.1, alarm=5.0, learns=True):  # noqa: PLR0912 - a whole learner
     """`graph` is (A, S, C) or a list of them. The actions, the scorer, and (l, V, gamma, seen loss) of every round."""
     K, d = graph_at(graph, 0)[0].shape[1], X.shape[1]
     scorer = Tracking(K, d, alarm)
@@ -844,7 +844,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
     Z, slope, own = np.zeros((K, d)), 0.0, 0.0
     lengths = []
     size = largest = blind = paid = informed = learned = phase = 0
-    evidence, evidence_squared = 0.0, 0.0
+    evidence, evidence_squared, errors, share = 0.0, 0.0, 0.0, 1.0
     actions, told = [], []
     for t in range(len(y)):
         A, S, C = graph_at(graph, t)
@@ -864,10 +864,11 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
         gamma = min(0.5, cc / math.sqrt(1 + blind))
         most = 2 * math.sqrt(np.mean(lengths)) if lengths else 0.0
         cut = x * (most / np.linalg.norm(x)) if 0 < most < np.linalg.norm(x) else x
-        now = max(size, top.max() * (4 * (cut @ cut) + (8 if g is None else 16)))
+        spread = np.ptp(made) ** 2 + (0 if g is None else np.ptp(g) ** 2)
+        now = max(size, top.max() * max(1e-12, 4 * (cut @ cut) + 2 * spread))
         eta = k * gamma / now
         gg = np.zeros(K) if g is None else g
-        s = (1 - eta * slope) * made - eta * own * gg - eta * (Z @ cut)
+        s = (share - eta * slope) * made - eta * own * gg - eta * (Z @ cut)
         star = int(np.argmax(s))
         q = (1 + np.clip(s, -1, 1)) / 2 if plain else softmax(beta * b)
         gaps, prices = gaps_and_prices(C, q, star, beta)
@@ -914,7 +915,11 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
         best = int(np.argmax(made))
         if A[action, best]:
             label = y[t] if seen else margin(made, best)[1]
-            failure = top[label] / top.max() / p[A[:, best]].sum() * (smooth_hinge(made, label) - 0.97)
+            error = (label != best) - 0.9 * (1 - 1 / K)
+            errors += error
+            failure = (
+                top[label] / top.max() / p[A[:, best]].sum() * (error if learns else smooth_hinge(made, label) - 0.97)
+            )
             failure = -failure if phase % 2 == 1 else failure
             evidence_squared += failure**2
             evidence = max(0.0, evidence + failure)
@@ -922,6 +927,8 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
                 evidence_squared = 0.0
             elif evidence > max(5 * 2**phase, 4 * math.sqrt(evidence_squared)):
                 Z[:], slope, own, blind, paid, evidence, evidence_squared, size = 0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0
+                share = 0.0 if errors >= 0 and not learns and phase % 2 == 0 else 1.0
+                errors = 0.0
                 phase += 1
         if not A[action].any():
             continue

@@ -93,10 +93,10 @@ def vector_model(folder, **options):
 
 
 @contextlib.contextmanager
-def running(app):
-    """The application on a port of this machine, in a thread; its address."""
+def running(app, **options):
+    """The application on a port of this machine, in a thread; its address. Options are those of uvicorn."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, ws="none", log_level="error", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(app, ws="none", log_level="critical", lifespan="off", **options))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:

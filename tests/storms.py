@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import dis
-import errno
 import functools
 import itertools
 import math
@@ -49,11 +48,11 @@ from gappletron.kernel import compiling
 from gappletron.kernel.compiling import prepare
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.online import events
-from gappletron.online.folder_store import FolderStore, read_groups
 from gappletron.paper.figures.catalogue import select_tasks
 from gappletron.paper.results import Outcome, Result
 from gappletron.paper.store import Store, read_results
 from gappletron.service.client import Client
+from stores import crash, full_disk, read_log, wait_for_snapshot
 
 
 @contextlib.contextmanager
@@ -104,15 +103,15 @@ def catches(pid, number):
     return bool(caught >> (number - 1) & 1)
 
 
-JOURNAL_CHILD = """
+STORE_CHILD = """
 import sys
 import numpy as np
 from gappletron import UNSEEN, FeedbackGraph, Online, interpreted
 
-folder, first, durability = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+place, first, durability = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 with interpreted():
     graph = FeedbackGraph.filtering(["a", "b", "c"])
-    model = Online.open(folder, "gapsmh", graph, 6, seed=7, durability=durability, snapshot_every=40, pending=50)
+    model = Online.open(place, "gapsmh", graph, 6, seed=7, durability=durability, snapshot_every=40, pending=50)
     print("ready", model.rounds, flush=True)
     rng = np.random.default_rng(first)
     while True:
@@ -127,15 +126,15 @@ with interpreted():
 """
 
 
-def killed_journals(kills, folder, seed):
-    """Kill a process that writes a journal again and again; what it has acknowledged is in the log, once, and the log
+def killed_stores(kills, place, seed):
+    """Kill a process that writes to a store again and again; what it has acknowledged is in the log, once, and the log
     leads to the bits of a model that was never killed. The number of calls acknowledged.
     """
-    rng, place = np.random.default_rng(seed), Path(folder) / "journal"
+    rng = np.random.default_rng(seed)
     acted, learned = {}, {}
     for number in range(kills):
         arguments = [str(place), str(number), ("disk", "os")[number % 2]]
-        child = subprocess.Popen([sys.executable, "-c", JOURNAL_CHILD, *arguments], stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen([sys.executable, "-c", STORE_CHILD, *arguments], stdout=subprocess.PIPE, text=True)
         lines = []
         reader = threading.Thread(target=lambda child=child, lines=lines: lines.extend(child.stdout))
         assert child.stdout.readline().startswith("ready")
@@ -153,12 +152,12 @@ def killed_journals(kills, folder, seed):
     return len(acted) + len(learned)
 
 
-def killed_services(kills, folder, seed, clients=4):
+def killed_services(kills, place, seed, clients=4):
     """Kill a server again and again while clients send decisions and feedback, and repeat what was not answered. What
     was answered is in the log, every request once, and the log leads to the bits of a model that was never killed.
     """
-    rng, place, port = np.random.default_rng(seed), Path(folder) / "journal", free_port()
-    command = [sys.executable, "-m", "gappletron", "serve", str(place), "--port", str(port)]
+    rng, port = np.random.default_rng(seed), free_port()
+    command = [sys.executable, "-m", "gappletron", "serve", f"model={place}", "--port", str(port)]
     Online.open(place, "gapsmh", FeedbackGraph.filtering(["a", "b", "c"]), 6, seed=7).close()
     acted, learned, failed, stop = {}, {}, [], threading.Event()
 
@@ -227,25 +226,17 @@ def check_log(place, acted, learned, pending=50):
         graph = FeedbackGraph.filtering(["a", "b", "c"])
         undisturbed = Online("gapsmh", graph, 6, seed=7, pending=pending, monitor=True)
         receipts, fed = {}, []
-        for group in read_groups(place):
-            for event in events.unpack_events(group.events):
-                if isinstance(event, events.Decided):
-                    receipt = receipts[event.round] = undisturbed.act((event.features.indices, event.features.values))
-                    assert receipt.action == rows[ids[event.round]]["action"]
-                elif isinstance(event, events.Fed):
-                    fed.append(event.round)
-                    undisturbed.learn(receipts[event.round], "abc"[event.label] if event.label >= 0 else UNSEEN)
+        for event in read_log(place):
+            if isinstance(event, events.Decided):
+                receipt = receipts[event.round] = undisturbed.act(tuple(event.features))
+                assert receipt.action == rows[ids[event.round]]["action"]
+            elif isinstance(event, events.Fed) and event.label != events.EXPIRED_LABEL:
+                fed.append(event.round)
+                undisturbed.learn(receipts[event.round], "abc"[event.label] if event.label >= 0 else UNSEEN)
         assert len(set(fed)) == len(fed)  # nothing was learned twice
-        first, last = (Online.from_journal(place, replay=replay) for replay in ("first", "last"))
+        first, last = (Online.from_store(place, replay=replay) for replay in ("first", "last"))
         assert first.differences(last) == []
-        # The curve has the times of the rounds, and only the requests of a client have keys.
-        assert set(undisturbed.differences(last)) <= {"watch.curve", "answers.sizes", "answers.bytes"}
-
-
-def wait_for_snapshot(model):
-    """Return when no snapshot is being stored."""
-    with model._contents.journal._snapshotting:
-        pass
+        assert set(undisturbed.differences(last)) <= {"watch.curve"}  # which has the times of the rounds
 
 
 def raise_struck(_):
@@ -388,27 +379,27 @@ def interrupted_rounds(strikes, seed, learner="gapsmh", graph=None):
     return struck
 
 
-def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, folder=None):
-    """Strikes while a model follows the decisions of another, with a journal where a folder is given; how many calls
+def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, place=None):
+    """Strikes while a model follows the decisions of another, with a store where a place is given; how many calls
     were struck.
 
     An interrupted `follow` was played exactly if its receipt waits, and then with the given action and probabilities;
     an interrupted `learn` exactly if its receipt does not wait any more. A model that nothing interrupts, fed the same
-    calls that took effect, has the same bits and the same receipts, and so have the models that the journal leads to.
+    calls that took effect, has the same bits and the same receipts, and so have the models that the store leads to.
     """
     rng = np.random.default_rng(seed)
     graph = FeedbackGraph.filtering(["a", "b", "c"]) if graph is None else graph
     rows, N = rng.normal(size=(64, 5)), graph.n_actions
     options = {"features": 5, "seed": seed, "pending": 20, "monitor": True}
-    if folder is None:
+    if place is None:
         model = Online(learner, graph, **options)
     else:
-        model = Online.open(folder, learner, graph, **options, durability="os", snapshot_every=400)
+        model = Online.open(place, learner, graph, **options, durability="os", snapshot_every=400)
     effects, struck = [], {"follow": 0, "act": 0, "learn": 0}
 
     def call(kind, *arguments):
         """A call that may be struck; nothing is left behind by that."""
-        weather = int(rng.integers(5, 60 if folder is None else 120)) if rng.random() < 0.7 else 0
+        weather = int(rng.integers(5, 60 if place is None else 120)) if rng.random() < 0.7 else 0
         try:
             strike_after(weather)
             getattr(model, kind)(*arguments)
@@ -449,13 +440,13 @@ def interrupted_follows(strikes, seed, learner="gapsmh", graph=None, folder=None
             given = next(receipt for receipt in again.pending if receipt.serial == first)
         getattr(again, kind)(given, *rest)
     _check_same(again, model)
-    if folder is not None:
+    if place is not None:
         model.act(rows[0])  # what an interrupted call has done is stored with the next one
         again.act(rows[0])
         wait_for_snapshot(model)
-        model._contents.journal.store.close()
+        crash(model)
         for replay in ("first", "last"):
-            found = Online.from_journal(folder, replay=replay)
+            found = Online.from_store(place, replay=replay)
             assert found.differences(model) == []
             assert [each.id for each in found.pending] == [each.id for each in model.pending]
             _check_same(again, found)
@@ -978,8 +969,8 @@ def random_calls(calls, seed, learner, graph, limit, folder):
     return refused
 
 
-def random_journals(count, seed, cases, limit, folder):
-    """Random calls of models with journals, of any learner and graph, with limits and extreme rows, and crashes in
+def random_stores(count, seed, cases, limit, folder):
+    """Random calls of models with stores, of any learner and graph, with limits and extreme rows, and crashes in
     between: what is opened again has the bits of the model. The number of calls that were refused.
     """
     refused = 0
@@ -987,12 +978,11 @@ def random_journals(count, seed, cases, limit, folder):
         for number in range(count):
             rng = np.random.default_rng([seed, number])
             learner, graph = cases[int(rng.integers(len(cases)))]
-            refused += _random_journal(rng, learner, graph, limit, Path(folder) / str(number))
-            shutil.rmtree(Path(folder) / str(number))
+            refused += _random_store(rng, learner, graph, limit, Path(folder) / f"{number}.sqlite")
     return refused
 
 
-def _random_journal(rng, learner, graph, limit, folder):
+def _random_store(rng, learner, graph, limit, folder):
     often = {"durability": "os", "snapshot_every": int(rng.choice([5, 30, 10_000]))}
     budget = Budget(5, per=int(rng.integers(5, 50))) if rng.random() < 0.5 else None
     options = {"seed": int(rng.integers(100)), "pending": int(rng.integers(2, 40)), "budget": budget}
@@ -1011,7 +1001,7 @@ def _random_journal(rng, learner, graph, limit, folder):
     model.act([1.0, 0.0, 0.0, 0.0])  # what refused calls have left is stored with it
     crash(model)
     for replay in ("first", "last"):
-        assert Online.from_journal(folder, replay=replay).differences(model) == []
+        assert Online.from_store(folder, replay=replay).differences(model) == []
     assert sum(batch.num_rows for batch in read_decisions(folder)) == model.rounds
     return refused
 
@@ -1042,18 +1032,11 @@ def _random_change(model, rng, limit):
         model.commit()
 
 
-def crash(model):
-    """What a kill leaves of a model with a journal: the files as they are, the lock free."""
-    wait_for_snapshot(model)
-    model._contents.journal.store.close()
-
-
-def shared_journal(seed, folder, threads=4, seconds=0.5):
-    """Threads that share a model with a journal, on a disk that is full at times: what was acknowledged is in the log,
+def shared_store(seed, place, threads=4, seconds=0.5):
+    """Threads that share a model with a store, on a disk that is full at times: what was acknowledged is in the log,
     once, and the log leads to the bits of the model. The number of decisions that were acknowledged.
     """
     graph = FeedbackGraph.full(["a", "b", "c"])
-    store = FolderStore(folder, segment_bytes=3000)
     options = {"durability": ("disk", "os")[seed % 2], "snapshot_every": 40, "pending": 1_000_000}
     acted, learned, keys, wrong, stop = {}, {}, {}, [], threading.Event()
 
@@ -1088,13 +1071,13 @@ def shared_journal(seed, folder, threads=4, seconds=0.5):
         except BaseException as error:
             wrong.append(error)
 
-    with interpreted(), scarce_disk(seed) as set_scarcity:
-        model = Online.open(store, "gapsmh", graph, 3, seed=seed, **options)
+    scarcity, weather = [0.0], np.random.default_rng(seed)
+    model = Online.open(place, "gapsmh", graph, 3, seed=seed, **options)
+    with interpreted(), full_disk(model, lambda: weather.random() < scarcity[0]):
         workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
         for worker in workers:
             worker.start()
-        for scarcity in (0.0, 0.9, 0.0, 0.3, 0.9, 0.0):
-            set_scarcity(scarcity)
+        for scarcity[0] in (0.0, 0.9, 0.0, 0.3, 0.9, 0.0):
             time.sleep(seconds / 6)
         stop.set()
         for worker in workers:
@@ -1102,38 +1085,17 @@ def shared_journal(seed, folder, threads=4, seconds=0.5):
         assert not wrong, wrong[0]
         model.commit()
         crash(model)
-        rows = {row["id"]: row for batch in read_decisions(folder) for row in batch.to_pylist()}
+        rows = {row["id"]: row for batch in read_decisions(place) for row in batch.to_pylist()}
         assert len(rows) == model.rounds
         assert {name: rows[name]["action"] for name in acted} == acted
         assert {name: rows[name]["label"] for name in learned} == learned
-        logged = [event for group in read_groups(folder) for event in events.unpack_events(group.events)]
-        fed = [event.round for event in logged if isinstance(event, events.Fed)]
+        fed = [event.round for event in read_log(place) if isinstance(event, events.Fed)]
         assert len(set(fed)) == len(fed)
         for replay in ("first", "last"):
-            again = Online.from_journal(folder, replay=replay)
-            assert again.differences(model) == []
-        assert all(again.recall(key, b"") == name.encode() for key, name in keys.items())
+            assert Online.from_store(place, replay=replay).differences(model) == []
+        with Online.open(place) as again:
+            assert all(again.recall(key, b"") == name.encode() for key, name in keys.items())
     return len(acted)
-
-
-@contextlib.contextmanager
-def scarce_disk(seed):
-    """A function that sets with which probability a write fails, after a part of it, as on a full disk."""
-    rng, scarcity, write = np.random.default_rng(seed), [0.0], os.write
-
-    def scarce(descriptor, data):
-        if rng.random() < scarcity[0]:
-            part = data[: int(rng.integers(len(data)))]
-            if part:
-                write(descriptor, part)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(descriptor, data)
-
-    os.write = scarce
-    try:
-        yield lambda probability: scarcity.__setitem__(0, probability)
-    finally:
-        os.write = write
 
 
 # ------------------------------------------------------------------------------------------------------ extreme numbers

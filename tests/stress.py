@@ -14,6 +14,7 @@ import storms
 from gappletron import FeedbackGraph, names
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.learners.registry import named
+from stores import start_postgres
 
 FUZZ = Path(__file__).parent / "fuzz"
 FUZZ_SECONDS = 600
@@ -45,10 +46,10 @@ def rounds(folder):
 
 
 def follows(folder):
-    """3,000 strikes in follow, act and learn of a shadow, half of them with a journal."""
+    """3,000 strikes in follow, act and learn of a shadow, half of them with a store."""
     cases = [("gapsmh", GRAPHS[2]), ("auto", GRAPHS[3]), ("gaplog", GRAPHS[0])]
     for seed, (learner, graph) in enumerate(cases):
-        for place in (None, Path(folder) / learner):
+        for place in (None, Path(folder) / f"{learner}.sqlite"):
             print(storms.interrupted_follows(500, seed, learner, graph, place))
 
 
@@ -97,27 +98,29 @@ def sweeps(folder):
     print(storms.killed_sweeps(100, seed=9))
 
 
-def journals(folder):
-    """100 kills of a process that writes a journal."""
-    print(storms.killed_journals(100, folder, seed=10), "calls acknowledged")
+def kills_of_stores(folder):
+    """100 kills of a process that writes to a store, in each database."""
+    for place in (Path(folder) / "store.sqlite", start_postgres().make_place()):
+        print(storms.killed_stores(100, place, seed=10), "calls acknowledged")
 
 
-def random_journals(folder):
-    """1,000 journals of random calls and crashes, over all learners and graphs."""
+def random_stores(folder):
+    """1,000 stores of random calls and crashes, over all learners and graphs."""
     costly = FeedbackGraph.label_efficient(["a", "b", "c"], costs={("a", "b"): 3.0})
     cases = playable() + [(name, costly) for name in names() if named(name).uses_costs]
-    print(storms.random_journals(1000, 13, cases, LARGEST_VALUE, folder), "calls refused")
+    print(storms.random_stores(1000, 13, cases, LARGEST_VALUE, folder), "calls refused")
 
 
-def shared_journals(folder):
-    """200 journals that threads share on a disk that is full at times."""
-    found = [storms.shared_journal(seed, Path(folder) / str(seed)) for seed in range(200)]
+def shared_stores(folder):
+    """200 stores that threads share on a disk that is full at times."""
+    found = [storms.shared_store(seed, Path(folder) / f"{seed}.sqlite") for seed in range(200)]
     print(sum(found), "decisions")
 
 
 def services(folder):
-    """100 kills of a server under load."""
-    print(storms.killed_services(100, Path(folder) / "service", seed=11), "decisions")
+    """100 kills of a server under load, in each database."""
+    for place in (Path(folder) / "store.sqlite", start_postgres().make_place()):
+        print(storms.killed_services(100, place, seed=11), "decisions")
 
 
 def numbers(folder):
@@ -157,9 +160,9 @@ STORMS = [
     bytes_flipped,
     kills,
     sweeps,
-    journals,
-    random_journals,
-    shared_journals,
+    kills_of_stores,
+    random_stores,
+    shared_stores,
     services,
     numbers,
     threads,

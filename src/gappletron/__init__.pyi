@@ -106,7 +106,7 @@ from .paper.store import read_results as read_results
 from .paper.theory import Bound as Bound, bounds as bounds
 from .paper.tuning import tuned as tuned
 from .play.history import Confusion as Confusion, Curve as Curve, Histories as Histories, History as History
-from .play.limits import Budget as Budget, Limits as Limits
+from .play.limits import Budget as Budget, Limits as Limits, LimitsReport as LimitsReport
 from .play.monitor import (
     Alarm as Alarm,
     ClassRates as ClassRates,

@@ -156,6 +156,11 @@ def test_a_svmlight_model(tmp_path):
     assert [line.split(",")[0] for line in out.splitlines()[-4:]] == ["0", "1", "0", "1"]
     assert ended("run", path, "--load", model, "--save", model)[0] == 0
     assert Online.load(model).rounds == 120
+    path.write_text("".join(f"{n % 2} {1 + 100_000 * (n % 2)}:1 200000:{n % 5}\n" for n in range(60)))
+    assert ended("run", path, "--save", model)[0] == 0
+    assert Online.load(model).features == 3  # rows on demand
+    code, out, _ = ended("predict", model, path)
+    assert [line.split(",")[0] for line in out.splitlines()[-4:]] == ["0", "1", "0", "1"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Records, encoded: against scikit-learn's hashing and a plain transcription of the rules."""
+"""Records, encoded: against the package xxhash, scikit-learn's tokens and a plain transcription of the rules."""
 
 import collections
 import datetime
@@ -15,14 +15,14 @@ import polars
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.utils import murmurhash3_32
+from sklearn.feature_extraction.text import CountVectorizer
+from xxhash import xxh64_intdigest
 
-from gappletron import Encoder, UserError, interpreted
-from gappletron.data.records.hashing import hash_string
+from gappletron import Encoder, FeedbackGraph, Online, UserError, interpreted, open_stream
+from gappletron.data.records.hashing import hash_categories, hash_string
 from gappletron.data.records.values import to_number, to_text
 
-FEATURES = 2**31 - 1
+FEATURES = 2**62
 
 
 def tokens_of(text):
@@ -46,16 +46,21 @@ def tokens_of(text):
     return [token for token in [*found, word] if token]
 
 
+def feature(text, seed=0, features=FEATURES):
+    h = xxh64_intdigest(text.encode("utf-8", "surrogatepass"), seed)
+    return h % 2**62 % features, -1.0 if h >= 2**63 else 1.0
+
+
 def reference(text_columns, record, features=FEATURES, ngrams=1):
     """The features of a dict of numbers, texts and None, as a dict; hashes may cancel each other, a number 0 stays."""
     found, zeros = collections.defaultdict(float), set()
 
     def add(text, seed):
-        h = murmurhash3_32(text.encode("utf-8", "surrogatepass"), seed=seed)
-        found[abs(h) % features] += 1.0 if h >= 0 else -1.0
+        index, sign = feature(text, seed, features)
+        found[index] += sign
 
     for name, value in record.items():
-        seed = murmurhash3_32(name.encode(), positive=True)
+        seed = xxh64_intdigest(name.encode())
         if value is None or value == "":
             add("", seed)
         elif isinstance(value, str):
@@ -66,7 +71,7 @@ def reference(text_columns, record, features=FEATURES, ngrams=1):
                 for start in range(len(words) - n + 1):
                     add(" ".join(words[start : start + n]), seed)
         else:
-            index = abs(murmurhash3_32(name.encode())) % features
+            index, _ = feature(name, 0, features)
             found[index] += float(value)
             if value == 0.0:
                 zeros.add(index)
@@ -76,7 +81,7 @@ def reference(text_columns, record, features=FEATURES, ngrams=1):
 def as_dict(encoded):
     indices, values = encoded
     assert (np.diff(indices) > 0).all()
-    assert indices.dtype == np.int32
+    assert indices.dtype == np.int64
     return dict(zip(indices.tolist(), values.tolist(), strict=True))
 
 
@@ -85,24 +90,41 @@ def rows_of(encoded):
     return [as_dict((indices[start:stop], values[start:stop])) for start, stop in itertools.pairwise(indptr)]
 
 
-def test_the_hash_is_scikit_learns():
+def test_the_hash_is_that_of_the_package_xxhash():
     rng = np.random.default_rng(0)
-    for length in range(40):
+    for length in [*range(60), 200, 1000]:
         text = "".join(map(chr, rng.integers(32, 0x2FFF, length)))
-        seed = int(rng.integers(2**32))
-        assert hash_string(text, seed) == murmurhash3_32(text.encode(), seed=seed, positive=True)
+        seed = int(rng.integers(-(2**63), 2**63))
+        expected = xxh64_intdigest(text.encode(), seed % 2**64)
+        assert hash_string(text, seed) % 2**64 == expected
+        with interpreted():
+            assert hash_string(text, seed) % 2**64 == expected
+    assert hash_string("") == 0xEF46DB3751D8E999 - 2**64  # as in the specification of xxHash
+
+
+def test_a_million_categories_have_a_feature_each():
+    """With 2^31 - 1 places there were 230 pairs in one; with 2^62 the chance of one pair is 10^-7."""
+    words = [f"word {number}" for number in range(1_000_000)]
+    ends = np.cumsum([0, *map(len, words)])
+    found = hash_categories(np.frombuffer("".join(words).encode(), np.uint8), ends, 0, FEATURES)
+    assert np.unique(found.indices).size == len(words)
+    assert 0 <= found.indices.min() <= found.indices.max() < FEATURES
+    assert abs(found.values.mean()) < 0.005  # five standard deviations
+    highest = np.bincount(found.indices >> 56, minlength=64)
+    assert abs(highest - 15_625).max() < 650
 
 
 @pytest.mark.parametrize("ngrams", [1, 2, 3])
-def test_plain_texts_are_hashed_as_by_scikit_learn(ngrams):
+def test_plain_texts_have_the_tokens_of_scikit_learn(ngrams):
     texts = ["Free entry in 2 a wkly comp!", "", "don't   STOP\tnow_or never...", "a", "x " * 50, "Ünïcode £5, Größe"]
-    theirs = HashingVectorizer(
-        token_pattern=r"\w+|[^\w\s]", ngram_range=(1, ngrams), norm=None, n_features=FEATURES
-    ).transform(texts)
+    tokens_of_text = CountVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, ngrams)).build_analyzer()
     encoder = Encoder(ngrams=ngrams)
-    for text, row in zip(texts, theirs, strict=True):
+    for text in texts:
         if text:  # an empty text is a missing value here
-            expected = {index: value for index, value in zip(row.indices.tolist(), row.data, strict=True) if value}
+            expected = collections.Counter()
+            for token in tokens_of_text(text):
+                index, sign = feature(token)
+                expected[index] += sign
             assert as_dict(encoder.encode(text)) == expected
 
 
@@ -318,15 +340,15 @@ def test_an_encoder_is_a_value():
 
 
 GOLDEN = {
-    271794527: -1.0,
-    867044503: -1.0,
-    967714644: 2.5,
-    1234947852: 2.0,
-    1751909787: 1.0,
-    1874127839: 1.0,
-    1882169583: -1.0,
-    1892303576: -1.0,
-    1918889457: 1.0,
+    104594338477421694: 2.5,
+    1250838828702526752: -1.0,
+    1842402262079480591: -1.0,
+    2036913594818543280: 1.0,
+    2170301930497917995: 1.0,
+    3560090130803148228: 1.0,
+    4086088801108099320: -1.0,
+    4216561134784704385: -2.0,
+    4225120048392417233: 1.0,
 }
 
 
@@ -334,3 +356,142 @@ def test_golden_values_stay_the_same():
     """Saved models depend on these: a change here breaks every one of them."""
     record = {"t": "Hello, wörld 中文 🙂", "n": 2.5, "c": "x", "m": None}
     assert as_dict(Encoder(text="t").encode(record)) == GOLDEN
+
+
+# ------------------------------------------------------------------------------------ what has no text, strict encoders
+
+
+class Plain:
+    """Its text says where it is in memory."""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Plain(),
+        lambda: 1,
+        (n for n in ()),
+        memoryview(b"a"),
+        1j,
+        np.complex64(1j),
+        np.array(1j),
+        collections.deque([Plain()]),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: [value], lambda value: {"a": value}])
+@pytest.mark.parametrize("column", ["n", "c", "t", "other"])
+def test_what_has_no_text_of_its_own_is_refused(value, wrap, column):
+    """An address in memory is another one in the next process, so the model would never know the value again."""
+    encoder = Encoder(numeric="n", categorical="c", text="t")
+    record = {column: wrap(value)}
+    for encode in (encoder.encode, lambda record: encoder.encode_many([record])):
+        with pytest.raises(UserError, match=rf"the column '{column}[.0a]*': .* no text that is always the same"):
+            encode(record)
+
+
+def test_texts_and_values_that_speak_of_addresses_are_taken():
+    encoder = Encoder()
+    for value in (
+        "an object at 0x7f2a",
+        b"at 0x7f2a",
+        decimal.Decimal("1.5"),
+        datetime.date(2024, 1, 5),
+        math,
+        3 + 0.5,
+    ):
+        encoder.encode({"x": value})
+
+
+def test_complex_columns_of_a_frame_are_refused():
+    with pytest.raises(UserError, match="the column 'x'"):
+        Encoder().encode_many(pd.DataFrame({"x": [1j, 2j]}))
+
+
+FITTING = {"message": "hello", "links": 3, "sender": {"age": None}, "point": [1.0, 2.0]}
+Mail = collections.namedtuple("Mail", ["message", "links"])
+
+
+def strict(**options):
+    numeric = ["links", "sender.age", "point.0", "point.1"]
+    return Encoder(text="message", numeric=numeric, drop="note", features=2**20, strict=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        ({**FITTING, "mesage": 1}, "no column 'mesage', did you mean 'message'"),
+        ({**FITTING, "sender": {"age": 4, "name": "Eve"}}, "no column 'sender.name'"),
+        ({**FITTING, "sender": {}}, "no column 'sender'"),
+        ({name: value for name, value in FITTING.items() if name != "links"}, "it lacks the column 'links'"),
+        ("a text", "it is a text without a column"),
+        (b"bytes", "it is a text without a column"),
+        ({}, "it lacks the column 'links'"),
+        ({**FITTING, 3: "a"}, "no column '3'"),
+    ],
+)
+def test_a_strict_encoder_refuses_other_columns(record, sentence):
+    for encode in (strict().encode, strict().vector, lambda each: strict().encode_many([FITTING, each])):
+        with pytest.raises(UserError, match=sentence):
+            encode(record)
+
+
+def test_a_strict_encoder_takes_what_fits():
+    """With the bits of one that is not strict."""
+    free = Encoder(**{**strict().to_dict(), "strict": False})
+    point = {**FITTING, "point": np.array([1.0, 2.0]), "note": Plain()}
+    for record in (FITTING, {**FITTING, "note": "ignored"}, point):
+        for each in zip(strict().encode(record), free.encode(record), strict=True):
+            assert np.array_equal(*each)
+    frame = pd.DataFrame([FITTING] * 3)
+    for table in (frame, pa.Table.from_pandas(frame), [FITTING] * 3):
+        for each in zip(strict().encode_many(table), free.encode_many(table), strict=True):
+            assert np.array_equal(*each)
+    named = Encoder(text="message", numeric="links", strict=True)
+    assert named.encode(Mail("hello", 3))[0].size == named.encode({"message": "hello", "links": 3})[0].size == 2
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "polars"])
+def test_a_strict_encoder_refuses_frames(kind):
+    frame = pd.DataFrame({"message": ["a", "b"], "links": [1, 2]})
+    make = {"pandas": lambda x: x, "arrow": pa.Table.from_pandas, "polars": polars.from_pandas}[kind]
+    encoder = Encoder(text="message", numeric="links", strict=True)
+    assert encoder.encode_many(make(frame))[0].tolist() == [0, 2, 4]
+    with pytest.raises(UserError, match="no column 'linx', did you mean 'links'"):
+        encoder.encode_many(make(frame.rename(columns={"links": "linx"})))
+    with pytest.raises(UserError, match="it lacks the column 'links'"):
+        encoder.encode_many(make(frame[["message"]]))
+
+
+def test_a_strict_encoder_is_a_value():
+    encoder = strict()
+    assert Encoder.from_dict(encoder.to_dict()) == encoder == pickle.loads(pickle.dumps(encoder))
+    assert encoder != Encoder(**{**encoder.to_dict(), "strict": False})
+    assert repr(encoder).endswith("strict=True)")
+    assert encoder.declaring({"label": "drop"}).strict
+    encoder.declaring({"label": "drop"}).encode({**FITTING, "label": "ham"})
+    with pytest.raises(UserError, match="nothing to be strict about"):
+        Encoder(drop="note", strict=True)
+    with pytest.raises(UserError, match="must be True or False"):
+        Encoder(text="message", strict=1)
+
+
+def test_a_strict_encoder_in_a_model_and_a_stream(tmp_path):
+    encoder = Encoder(text="message", strict=True)
+    with interpreted():
+        model = Online("gapsmh", FeedbackGraph.filtering(["ham", "spam"]), encoder=encoder)
+        model.act({"message": "hello"})
+        for call in (model.act, model.predict, lambda x: model.teach(x, "ham"), lambda x: model.act_many([x] * 40)):
+            with pytest.raises(UserError, match="no column 'mesage'"):
+                call({"mesage": "hello"})
+        with pytest.raises(UserError, match="row 1: there is no column"):
+            model.act_many([{"message": "a"}, {"mesage": "b"}])
+        assert model.rounds == 1
+        model.save(tmp_path / "model.npz")
+        assert Online.load(tmp_path / "model.npz").encoder == encoder
+        path = tmp_path / "mail.csv"
+        path.write_text("label,message\nham,hello\nspam,win\n")
+        stream = open_stream(path, label="label", encoder=encoder)
+        assert sum(len(chunk.labels) for chunk in stream.chunks()) == 2
+        path.write_text("label,message,links\nham,hello,1\nspam,win,2\n")
+        with pytest.raises(UserError, match="no column 'links'"):
+            list(open_stream(path, label="label", encoder=encoder).chunks())

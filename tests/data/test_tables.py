@@ -355,7 +355,7 @@ def test_labels_of_numbers_with_gaps(tmp_path):
 def test_json_blocks_are_bounded_in_bytes(write, monkeypatch):
     monkeypatch.setattr(sources, "BLOCK", 1000)
     path = write("".join(json.dumps({"label": "ab"[n % 2], "t": "x" * 400}) + "\n" for n in range(20)), "a.jsonl")
-    assert max(map(len, formats.FORMATS["jsonl"].read(sources.Source(path)))) == 3
+    assert max(len(block.rows) for block in formats.FORMATS["jsonl"].read(sources.Source(path))) == 3
 
 
 # --------------------------------------------------------------------------------------------------------------- pipes

@@ -38,6 +38,7 @@ from gappletron import (
 from gappletron.kernel.compiling import prepare
 from gappletron.kernel.numerics import rival
 from gappletron.kernel.packed import packed, unpacked
+from gappletron.kernel.pieces import helper
 from problems import row_of, state_of
 
 # ----------------------------------------------------------------------------------------------------- pieces as values
@@ -471,6 +472,21 @@ def test_compiled_code_reads_what_python_has_packed():
     assert results[0] == results[1] == [0.25, 3.0, 5.0, 0.75, 5.0, 9.0]
     with pytest.raises(UserError, match="cannot be given to compiled code"):
         packed("text")
+
+
+@helper
+def last_of(numbers, before):
+    return numbers[-1 - before]
+
+
+def read_last(numbers, before):
+    return last_of(numbers, before)
+
+
+def test_functions_from_outside_may_count_from_the_end():
+    """Only ours are compiled without the question whether an index is negative."""
+    numbers = np.array([1.0, 2.0, 3.0])
+    assert [prepare(read_last, numbers, before)(numbers, before) for before in (0, 2)] == [3.0, 1.0]
 
 
 def test_a_signal_that_raises_leaves_no_lock_of_the_compiler_behind(monkeypatch):

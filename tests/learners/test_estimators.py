@@ -294,7 +294,7 @@ def test_they_learn_what_a_blind_learner_cannot(name):
 # ---------------------------------------------------------------------------------------------------------- inverse gap
 
 
-def explored(graph, q, doubt=1.0, informed=0, scale=2.4, greedy=None, sharpness=1.0):
+def explored(graph, q, doubt=1.0, informed=0, scale=2.4, greedy=None, sharpness=1.0, suspicion=0.0):
     """The play of InverseGap for estimates q."""
     rule = InverseGap(scale)
     state, out = state_of(rule, 1, graph.n_classes, graph.n_actions), np.full(graph.n_actions, np.nan)
@@ -308,7 +308,7 @@ def explored(graph, q, doubt=1.0, informed=0, scale=2.4, greedy=None, sharpness=
 
     plan = Plan(graph.arrays, rule.table(graph))
     rule.appraise(
-        state.tuple, plan, Outlook(Known(), None, None, greedy, 0.0, 0.0, 0.0), np.asarray(q, float), sharpness
+        state.tuple, plan, Outlook(Known(), None, None, greedy, 0.0, suspicion, 0.0), np.asarray(q, float), sharpness
     )
     rate = rule.explore(state.tuple, plan, greedy, 0.0, out)
     assert rate == pytest.approx(1.0 - out[greedy])
@@ -360,6 +360,20 @@ def test_inverse_gap_is_a_distribution_that_looks_only_where_y_star_does_not_rev
             assert p[greedy] == 1.0
         elif informed == 0:  # nothing is known: the dominating set shows all that y* does not
             assert (p @ graph.visible >= 1.0 / graph.rho - 1e-12).all()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 8), st.integers(0, 2), st.floats(0.01, 1), st.floats(1e-4, 0.5))
+def test_inverse_gap_is_its_formula_also_where_the_floor_counts_and_v_is_not_computed(seed, K, extra, doubt, least):
+    rng = np.random.default_rng(seed)
+    graph, q, informed = random_graph(rng, K, extra), rng.normal(size=K), int(rng.integers(0, 10**4))
+    q -= min(0.0, q.max())
+    star = int(np.argmax(q))
+    d, e = reference.gaps_and_prices(graph.costs, q, star, 1.0)
+    expected = reference.inverse_gap(
+        graph.visible, graph.dominating_indices, d, e, star, doubt, informed, 2.4, least=least
+    )
+    p = explored(graph, q, doubt, informed, suspicion=least)
+    np.testing.assert_allclose(p, expected, atol=1e-12)
 
 
 def test_inverse_gap_looks_at_y_star_itself_where_y_star_does_not_show_it():

@@ -76,26 +76,59 @@ def play_given(player, X, y, given=None, graphs=None):
 # ------------------------------------------------------------------------------------------------ against the reference
 
 
+class Stubborn(Scorer):
+    """The default's scorer, which does not say that it learns: where it fails, the guard leaves it out at first."""
+
+    inner: Tracking = Tracking(alarm=0.5)
+
+    def declare(self):
+        return self.inner.declare()
+
+    def judge(self, state, x, given, has_given, out):
+        self.inner.judge(state, x, given, has_given, out)
+
+    def absorb(self, state, plan, x, played):
+        return self.inner.absorb(state, plan, x, played)
+
+    def uncertainty(self, state, x, a, b):
+        return self.inner.uncertainty(state, x, a, b)
+
+    def recency(self, state):
+        return self.inner.recency(state)
+
+    def suspicion(self, state):
+        return self.inner.suspicion(state)
+
+    def changes(self, state):
+        return self.inner.changes(state)
+
+    def weights(self, state):
+        return self.inner.weights(state)
+
+
 @pytest.mark.parametrize("graph", EVERY.values(), ids=EVERY)
+@pytest.mark.parametrize("scorer", [Tracking(alarm=0.5), Stubborn()], ids=["learns", "does not learn"])
 @pytest.mark.parametrize("scores", [False, True], ids=["alone", "with scores"])
-def test_it_is_its_transcription(graph, scores):
+def test_it_is_its_transcription(graph, scorer, scores):
     rng = np.random.default_rng(graph.n_edges)
     X, y = small_stream(rng, 150, 6, graph.n_classes)
     y[60:110] = (y[60:110] + 1) % graph.n_classes  # there and back
     given = rng.uniform(-1, 1, (150, graph.n_classes)) if scores else None
     with interpreted():
-        player = Player(Guarded(Tracking(alarm=0.5)), graph, 6, seed=3, normalize=None, bias=False)
+        player = Player(Guarded(scorer), graph, 6, seed=3, normalize=None, bias=False)
         actions, told = play_given(player, X, y, given)
-        expected = reference.guarded(X, y, parts_of(graph), draws_of(3, 150), given, alarm=0.5)
+        expected = reference.guarded(
+            X, y, parts_of(graph), draws_of(3, 150), given, alarm=0.5, learns=type(scorer) is Tracking
+        )
     assert actions == expected[0]
     # Single floats have seven digits, and what is rounded in other places differs by the last one.
-    np.testing.assert_allclose(player.weights.T, expected[1].slow.W, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(player.weights.T, expected[1].slow.W, rtol=2e-5, atol=1e-6)
     state = player.engine.state.tuple.scorer
     K = graph.n_classes
-    np.testing.assert_allclose(state.fast.weights[:, :K].T, expected[1].fast.W, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(state.third.weights[:, :K].T, expected[1].W, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(state.fast.weights[:, :K].T, expected[1].fast.W, rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(state.third.weights[:, :K].T, expected[1].W, rtol=2e-5, atol=1e-6)
     for (V, most, p), (V2, most2, p2) in zip(told, expected[2], strict=True):
-        assert pytest.approx(V2, rel=1e-4, abs=1e-6) == V
+        assert pytest.approx(V2, rel=2e-5, abs=1e-6) == V
         assert most == pytest.approx(most2, rel=1e-6)
         np.testing.assert_allclose(p, p2, atol=1e-6)
 
@@ -201,9 +234,9 @@ def test_what_earlier_rounds_have_left_is_spent_while_a_change_is_suspected(grap
     rng = np.random.default_rng(21)
     X, y = small_stream(rng, 400, 4, graph.n_classes)
     given = [np.where(np.arange(graph.n_classes) == y[t], 1.0, -1.0) for t in range(400)]
-    for c in (1.0, 0.4):
+    for c, delay in ((1.0, 0), (0.4, 0), (1.0, 5)):
         with interpreted():
-            player = Player(Guarded(Suspicious(), c=c), graph, 4, seed=1, normalize=None, bias=False)
+            player = Player(Guarded(Suspicious(), c=c, delay=delay), graph, 4, seed=1, normalize=None, bias=False)
             told = play_given(player, X, y, given)[1]
         assert player.engine.state.tuple.phase[0] == 0
         C, paid, n, largest = player.learner.plan(graph).table.largest, 0.0, 0, 0.0
@@ -289,8 +322,8 @@ def test_the_inequality_of_one_round_by_enumeration(graph):
                 s = turn.scores
                 slope = np.abs(reference.loss_gradient("smooth hinge", s, k)).max()
                 other = int(np.argmax(s)) if k != np.argmax(s) else reference.margin(s, k)[1]
-                b, g = state.adjusted[k] - state.adjusted[other], turn.kept[1 + k] - turn.kept[1 + other]
-                norm = c * c * slope**2 * (2 * (x @ x) + b * b + g * g)
+                b = state.adjusted[k] - state.adjusted[other]
+                norm = c * c * slope**2 * (2 * (x @ x) + b * b)
                 stability = 0.0 if P == 0 else P * eta / 2 * norm / P**2  # E[v^2] eta/2 ||g||^2 with v = 1/P or 0
                 loss = c * reference.smooth_hinge(s, k)
                 assert p @ costs[:, k] <= V + loss - stability + 1e-9
@@ -433,7 +466,7 @@ def test_the_bound_in_simulation(preset):
                 losses += reference.smooth_hinge(b, y)
                 mistakes += 1.0 - turn.probabilities[y]  # the expectation, given the past
                 player.learn(turn, y if graph.visible[turn.action, y] else -1)
-            gaps.append(mistakes - losses - values)
+            gaps.append(mistakes - losses - values - player.bound().distance_from_nothing)
     assert np.mean(gaps) <= 4 * np.std(gaps) / math.sqrt(len(gaps))
 
 
@@ -502,10 +535,13 @@ def test_a_scorer_that_is_wrong_on_purpose(preset):
         assert errors[10:].mean() < 0.07
 
 
+@pytest.mark.parametrize("knows_all", [True, False])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_scorer_that_cancels_what_the_guard_has_learned(preset):
-    """At most 600 mistakes in 3,000 rounds without noise; the bandit with six classes needs some more."""
-    for K in (2, 6):
+def test_a_scorer_that_cancels_what_the_guard_has_learned(preset, knows_all):
+    """At most 600 mistakes in 3,000 rounds without noise, for a scorer that knows the guard's weights, and perhaps also
+    how a phase of large steps begins.
+    """
+    for K in (2, 3, 4, 5, 6):
         chunk, graph = changing_stream(K, 3000, noise=0.0), FeedbackGraph.preset(preset, K)
         player = Player(Guarded(GivenScores()), graph, 120, normalize="unit", bias=False)
         mistakes = 0
@@ -514,14 +550,14 @@ def test_a_scorer_that_cancels_what_the_guard_has_learned(preset):
             state = player.engine.state.tuple
             eta = state.rates[1]
             lift = state.gradients[indices, :K].sum(axis=0) / math.sqrt(len(indices))
-            a = 1.0 - eta * state.slopes[0] - eta * state.slopes[1]
+            a = (state.share[0] if knows_all else 1.0) - eta * state.slopes[0]
             b = np.clip(eta * lift / max(a, 1e-9), -1.0, 1.0)
             vector = player.check((indices, np.ones(len(indices))))
             turn = player.new_turn(vector, given=b)
             assert player.draw(turn, vector, player.rounds)
             mistakes += turn.action != y
             player.learn(turn, y if graph.visible[turn.action, y] else -1)
-        assert mistakes <= (600 if (preset, K) != ("bandit", 6) else 900)
+        assert mistakes <= 600
 
 
 def test_the_trap():
@@ -549,7 +585,7 @@ def test_the_trap():
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("K", [2, 6])
 def test_labels_that_are_rolled_at_half(preset, K):
-    """The error in the last 40 percent is at most 1.4 times that before the change (label efficient: twice)."""
+    """The error in the last 40 percent is at most 1.5 times that before the change (label efficient: twice)."""
     errors = block_errors("auto", FeedbackGraph.preset(preset, K), changing_stream(K, 20_000, lambda t: t >= 0.5))
     assert errors[12:].mean() <= (2.0 if preset == "label-efficient" else 1.5) * errors[6:10].mean() + 0.002
 
@@ -591,7 +627,7 @@ def test_a_return_is_that_of_the_transcription():
     assert expected[1].returns > 0
     assert [restart.reason for restart in player.restarts].count("return") == expected[1].returns
     assert actions == expected[0]
-    np.testing.assert_allclose(player.weights.T, expected[1].slow.W, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(player.weights.T, expected[1].slow.W, rtol=2e-5, atol=1e-6)
 
 
 def test_a_return_is_told():
@@ -672,3 +708,10 @@ def test_log_probabilities_and_huge_scores():
             player.check_scores(wrong)
     with pytest.raises(UserError, match="row 1: scores must be 2 finite numbers"):
         check_many_scores(player.learner, graph, [[0.1, 0.9], [0.2]], 2)
+    for wrong in ({"ham": 0.1, "spam": 0.9}, 0.5):
+        with pytest.raises(UserError, match="scores of many rows must be"):
+            check_many_scores(player.learner, graph, wrong, 2)
+    with pytest.raises(UserError, match="give them for all"):
+        check_many_scores(player.learner, graph, [[0.1, 0.9], None], 2)
+    with pytest.raises(UserError, match=r"^gapsmh takes no scores"):
+        check_many_scores(named("gapsmh"), graph, [[0.1, 0.9]], 1)

@@ -1,4 +1,4 @@
-"""Many rows at once, act_many and learn_many: the same bits as one by one, also from a journal."""
+"""Many rows at once, act_many and learn_many: the same bits as one by one, also from a store."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Player, U
 from gappletron.kernel.compiling import entry_points
 from gappletron.play.turns import WAITING
 from problems import GRAPHS, random_graph
+from stores import crash
 
 FEATURES = 12
 
@@ -202,7 +203,7 @@ def test_an_index_of_a_sparse_matrix_that_would_wrap_is_refused():
     assert model.rounds == 0
 
 
-def test_a_batch_from_the_journal(tmp_path):
+def test_a_batch_from_the_store(tmp_path):
     options = {"graph": FeedbackGraph.filtering(3), "features": FEATURES, "pending": 120, "durability": "os"}
     twin = Online(graph=options["graph"], features=FEATURES, pending=120, monitor=True)
     with Online.open(tmp_path / "m", **options) as model:
@@ -212,7 +213,7 @@ def test_a_batch_from_the_journal(tmp_path):
         for x in pairs_of(more):
             twin.act(x)
         weights, waiting = model.weights.copy(), [receipt.id for receipt in model.pending]
-        model._contents.journal.close()  # as after a kill: no snapshot
+        crash(model)
         with contextlib.suppress(UserError):
             model.close()
     with Online.open(tmp_path / "m", **options) as again:

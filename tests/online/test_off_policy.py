@@ -34,7 +34,7 @@ def stream(seed, rounds):
 
 
 def logged(folder, graph, seed, rounds, **options):
-    """A journal of a model on a stream; some feedback is forgotten, some never comes. The rows and labels."""
+    """A store of a model on a stream; some feedback is forgotten, some never comes. The rows and labels."""
     X, labels = stream(seed, rounds)
     with Online.open(folder, "auto", graph, 4, seed=seed, durability="os", min_propensity=0.1, **options) as model:
         for number, (x, label) in enumerate(zip(X, labels, strict=True)):
@@ -49,9 +49,11 @@ def logged(folder, graph, seed, rounds, **options):
 @pytest.mark.parametrize("name", list(GRAPHS))
 def test_the_estimates_are_their_formulas(tmp_path, name):
     graph = GRAPHS[name]
-    logged(tmp_path / "journal", graph, 1, 60)
-    found = evaluate_off_policy(tmp_path / "journal", "gaplog" if not graph.has_costs else "partial-likelihood", seed=7)
-    rows = [row for batch in read_decisions(tmp_path / "journal") for row in batch.to_pylist()]
+    logged(tmp_path / "store.sqlite", graph, 1, 60)
+    found = evaluate_off_policy(
+        tmp_path / "store.sqlite", "gaplog" if not graph.has_costs else "partial-likelihood", seed=7
+    )
+    rows = [row for batch in read_decisions(tmp_path / "store.sqlite") for row in batch.to_pylist()]
     learner = Online("gaplog" if not graph.has_costs else "partial-likelihood", graph, 4, seed=7)
     parts = {target: [] for target in ("policy error", "greedy error", "policy cost", "greedy cost")}
     mistakes = np.array([[float(i != y) for y in graph.classes] for i in graph.actions])
@@ -125,23 +127,21 @@ def test_the_intervals_hold_the_truth(tmp_path):
 def test_the_same_learner_is_judged_by_its_own_decisions(tmp_path):
     X, labels = stream(3, 80)
     graph = FeedbackGraph.full(CLASSES)
-    with Online.open(tmp_path / "journal", "gapsmh", graph, 4, durability="os") as model:
+    with Online.open(tmp_path / "store.sqlite", "gapsmh", graph, 4, durability="os") as model:
         wrong = 0
         for x, label in zip(X, labels, strict=True):
             receipt = model.act(x)
             wrong += receipt.greedy != label
             model.learn(receipt, label)
-    found = evaluate_off_policy(tmp_path / "journal", "gapsmh")
+    found = evaluate_off_policy(tmp_path / "store.sqlite", "gapsmh")
     for each in found.estimates:
         if each.target == "greedy error":
             assert each.value == pytest.approx(wrong / 80)
     assert next(each for each in found.estimates if each.target == "greedy error").low == pytest.approx(wrong / 80)
 
 
-def test_compacted_rounds_are_refused_and_can_be_skipped(tmp_path):
-    from gappletron.online.folder_store import FolderStore
-
-    store = FolderStore(tmp_path / "journal", segment_bytes=2000)
+def test_rounds_without_features_are_refused_and_can_be_skipped(tmp_path):
+    store = tmp_path / "store.sqlite"
     X, labels = stream(3, 80)
     with Online.open(store, "gapsmh", GRAPHS["filtering"], 4, durability="os", keep_rows=10) as model:
         for number, (x, label) in enumerate(zip(X, labels, strict=True)):
@@ -149,16 +149,16 @@ def test_compacted_rounds_are_refused_and_can_be_skipped(tmp_path):
             model.learn(receipt, label if label in receipt.reveals else UNSEEN)
             if number % 20 == 19:
                 model.checkpoint()
-    with pytest.raises(UserError, match=r"the features of round 0 were compacted.*--first"):
-        evaluate_off_policy(tmp_path / "journal", "gapsmh")
-    assert evaluate_off_policy(tmp_path / "journal", "gapsmh", first=70).rounds == 10
+    with pytest.raises(UserError, match=r"the features of round 0 were dropped.*--first"):
+        evaluate_off_policy(tmp_path / "store.sqlite", "gapsmh")
+    assert evaluate_off_policy(tmp_path / "store.sqlite", "gapsmh", first=70).rounds == 10
 
 
 def test_labels_of_propensity_0_are_told(tmp_path):
-    with Online.open(tmp_path / "journal", "gapsmh", GRAPHS["filtering"], 4, durability="os") as model:
+    with Online.open(tmp_path / "store.sqlite", "gapsmh", GRAPHS["filtering"], 4, durability="os") as model:
         shadow = model.follow(np.ones(4), "b", [0.0, 1.0, 0.0])
         assert shadow.action == "b"
-    found = evaluate_off_policy(tmp_path / "journal", "gapsmh")
+    found = evaluate_off_policy(tmp_path / "store.sqlite", "gapsmh")
     assert found.unsupported == 1
     assert "Only the intervals by betting are right: in 1 rounds" in str(found)
     betting = next(each for each in found.estimates if each.target == "greedy error")
@@ -166,24 +166,24 @@ def test_labels_of_propensity_0_are_told(tmp_path):
 
 
 def test_the_command(tmp_path, capsys):
-    logged(tmp_path / "journal", GRAPHS["filtering"], 2, 30)
-    arguments = ["replay", str(tmp_path / "journal"), "--learner", "gapsmh", "--learner", "gaplog:gamma=2"]
+    logged(tmp_path / "store.sqlite", GRAPHS["filtering"], 2, 30)
+    arguments = ["replay", str(tmp_path / "store.sqlite"), "--learner", "gapsmh", "--learner", "gaplog:gamma=2"]
     app([*arguments, "--json", str(tmp_path / "found.json")], standalone_mode=False)
     shown = capsys.readouterr().out
     assert shown.count("self-normalised") == 4
     found = json.loads((tmp_path / "found.json").read_text())
     assert [each["learner"] for each in found] == ["gapsmh", "gaplog:gamma=2"]
-    with pytest.raises(UserError, match="there is no journal"):
+    with pytest.raises(UserError, match="there is no store"):
         app(["replay", str(tmp_path)], standalone_mode=False)
     with pytest.raises(UserError, match="no learner"):
-        app(["replay", str(tmp_path / "journal"), "--learner", "gapsm"], standalone_mode=False)
+        app(["replay", str(tmp_path / "store.sqlite"), "--learner", "gapsm"], standalone_mode=False)
 
 
 def test_without_feedback_there_is_nothing_to_judge(tmp_path):
-    with Online.open(tmp_path / "journal", "gapsmh", FeedbackGraph.bandit(3), 4) as model:
+    with Online.open(tmp_path / "store.sqlite", "gapsmh", FeedbackGraph.bandit(3), 4) as model:
         model.act(np.ones(4))
     with pytest.raises(UserError, match="no judged round"):
-        evaluate_off_policy(tmp_path / "journal", "gapsmh")
+        evaluate_off_policy(tmp_path / "store.sqlite", "gapsmh")
 
 
 def wrongly_predicted(learner, rows, first=0):
@@ -208,7 +208,7 @@ def test_rows_that_were_taught_are_taught_to_other_learners(tmp_path, capsys):
     graph, (X, labels) = FeedbackGraph.full(CLASSES), stream(5, 90)
     rng, rows = np.random.default_rng(0), []
     plain_model = Online("gapsmh", graph, 4, monitor=True)
-    with Online.open(tmp_path / "journal", "gapsmh", graph, 4, durability="os", snapshot_every=50) as model:
+    with Online.open(tmp_path / "store.sqlite", "gapsmh", graph, 4, durability="os", snapshot_every=50) as model:
         for number, (x, label) in enumerate(zip(X, labels, strict=True)):
             if number < 30 or rng.random() < 0.5:
                 propensity = None if number % 2 else 0.5
@@ -221,10 +221,12 @@ def test_rows_that_were_taught_are_taught_to_other_learners(tmp_path, capsys):
                 model.learn(receipt, label)
                 plain_model.learn(other, label)
     for replay in ("first", "last"):  # only the curve has the times of the rounds
-        assert set(plain_model.differences(Online.from_journal(tmp_path / "journal", replay=replay))) <= {"watch.curve"}
+        assert set(plain_model.differences(Online.from_store(tmp_path / "store.sqlite", replay=replay))) <= {
+            "watch.curve"
+        }
 
     def greedy_errors(name, **options):
-        found = evaluate_off_policy(tmp_path / "journal", name, **options)
+        found = evaluate_off_policy(tmp_path / "store.sqlite", name, **options)
         return [each.value for each in found.estimates if each.target == "greedy error"]
 
     def expected(name, **options):
@@ -234,7 +236,7 @@ def test_rows_that_were_taught_are_taught_to_other_learners(tmp_path, capsys):
     for first in (0, 5):
         assert greedy_errors("auto", first=first) == pytest.approx([expected("auto", first=first)] * 4)
         assert expected("auto", first=first) != wrongly_predicted(Online("auto", graph, 4), untaught, first)
-    app(["replay", str(tmp_path / "journal"), "--json", "-"], standalone_mode=False)
+    app(["replay", str(tmp_path / "store.sqlite"), "--json", "-"], standalone_mode=False)
     (told,) = json.loads(capsys.readouterr().out)
     found = [each["value"] for each in told["estimates"] if each["target"] == "greedy error"]
     assert found == pytest.approx([expected("auto")] * 4)
@@ -259,12 +261,12 @@ def test_a_learner_that_cannot_be_taught_leaves_out_what_was_taught(tmp_path):
 def test_a_model_that_was_grown_can_be_replayed(tmp_path):
     graph, (X, labels) = FeedbackGraph.full(CLASSES), stream(5, 40)
     wide, wrong = np.hstack([X, X[:, :2] ** 2]), 0
-    with Online.open(tmp_path / "journal", "gapsmh", graph, 4, durability="os") as model:
+    with Online.open(tmp_path / "store.sqlite", "gapsmh", graph, 4, durability="os") as model:
         for number, label in enumerate(labels):
             if number == 20:
                 model.grow(6)
             receipt = model.act(X[number] if number < 20 else wide[number])
             wrong += receipt.greedy != label
             model.learn(receipt, label)
-    found = evaluate_off_policy(tmp_path / "journal", "gapsmh")
+    found = evaluate_off_policy(tmp_path / "store.sqlite", "gapsmh")
     assert [each.value for each in found.estimates if each.target == "greedy error"] == pytest.approx([wrong / 40] * 4)

@@ -238,11 +238,11 @@ def test_features_that_grow(tmp_path):
     assert 150 <= grown.features == seen.size == np.unique(seen).size <= 240
     assert grown.weights.tobytes() == wide.weights[seen].tobytes()
     assert not np.delete(wide.weights, seen, axis=0).any()
-    grown.act({2_000_000_000: 1.0})
+    grown.act({2**62 - 1: 1.0})
     assert grown.features == seen.size + 1
     before = grown.rounds
     with pytest.raises(UserError, match="more features, or one that takes any index"):
-        grown.act({2**31 - 1: 1.0})
+        grown.act({2**62: 1.0})
     assert (grown.features, grown.rounds) == (seen.size + 1, before)
     small = Online("gapsmh", GRAPH, features="grow")
     for bad in (([5000], [np.nan]), ([50_000], [1.0, 2.0]), ([[1, 2], [3]], [1.0]), ([[1, 2]], [[1.0, 2.0]]), (7, 1.0)):
@@ -311,3 +311,58 @@ def test_a_bandit_graph_of_two_classes_stays_one_that_can_grow(tmp_path):
         again.add_class("c")
         assert again.graph == FeedbackGraph.bandit(["a", "b", "c"])
         assert not again.graph.dominating_set_is_given
+
+
+# -------------------------------------------------------------------------------------------------------------- expiry
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ({"pending": 3}, r"or has expired, since more than 3 others were waiting \(pending\): feedback"),
+        (
+            {"pending_bytes": 500},
+            r"or has expired, since those that waited took more than 500 bytes \(pending_bytes\): f",
+        ),
+        ({"pending_age": 10.0}, r"or has expired, since it waited for more than 10 seconds \(pending_age\): feedback"),
+    ],
+)
+def test_the_limit_that_acted_is_named_and_counted(limits, sentence, monkeypatch):
+    now = 1_000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    bounded = Online("gapsmh", GRAPH, features=2, seed=3, **limits)
+    receipts = []
+    for _ in range(20):
+        receipts.append(bounded.act(X))
+        now += 3.0
+    now -= 3.0
+    gone = 20 - bounded.waiting
+    assert gone > 10
+    (name,) = limits
+    assert bounded.expired == {"pending": 0, "pending_bytes": 0, "pending_age": 0, name: gone}
+    for receipt in receipts[:gone]:
+        with pytest.raises(UserError, match=sentence):
+            bounded.learn(receipt, receipt.action)
+    last = receipts[-1]
+    bounded.learn(last, last.action)
+    with pytest.raises(UserError, match=r"already learned from or forgotten, or has expired: feedback"):
+        bounded.learn(last, last.action)  # younger than all that have expired: no limit is named
+
+
+@pytest.mark.parametrize("wrong", [1, 4])
+def test_a_time_in_the_future_lets_no_receipt_wait_for_ever(wrong, monkeypatch):
+    """One reading of the clock five years ahead: nothing that came after it expired."""
+    now = 1_000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    aged = Online("gapsmh", GRAPH, features=2, seed=3, pending_age=100.0)
+    aged.act(X)
+    now = 1.5e8
+    for _ in range(wrong):
+        aged.act(X)  # the first one expires: by this clock it is five years old
+    now = 1_001.0
+    for _ in range(5):
+        aged.act(X)
+    assert aged.waiting == wrong + 5
+    now = 1_102.5  # one second more than the age after the clock was right again
+    aged.act(X)
+    assert aged.waiting == 1

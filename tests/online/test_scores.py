@@ -26,7 +26,7 @@ from gappletron.online import events
 from gappletron.online.contents import FORMAT
 from gappletron.online.off_policy import evaluate_off_policy
 from gappletron.play import archive
-from stores import MemoryStore
+from stores import crash, tamper
 
 CLASSES = ["a", "b", "c"]
 GRAPH = FeedbackGraph.filtering(CLASSES)
@@ -161,14 +161,14 @@ def play_all(model, X, S, labels):
 
 def test_saved_copied_and_replayed_models_go_on_with_the_same_bits(tmp_path):
     X, S, labels = data(120)
-    plain_model, folder = new_model(), tmp_path / "journal"
+    plain_model, folder = new_model(), tmp_path / "store.sqlite"
     journalled = Online.open(folder, "auto", GRAPH, FEATURES, seed=3)
     for model in (plain_model, journalled):
         play_all(model, X, S, labels)
     plain_model.save(tmp_path / "model.npz")
     loaded, copied = Online.load(tmp_path / "model.npz"), copy.copy(plain_model)
     journalled.close()
-    replayed = Online.from_journal(folder, replay="first")
+    replayed = Online.from_store(folder, replay="first")
     again = Online.open(folder)
     models = [plain_model, loaded, copied, replayed, again]
     for _ in range(2):
@@ -183,11 +183,11 @@ def test_saved_copied_and_replayed_models_go_on_with_the_same_bits(tmp_path):
     again.close()
 
 
-def test_the_table_of_decisions_shows_the_scores_also_of_compacted_rounds(tmp_path):
+def test_the_table_of_decisions_shows_the_scores_of_every_round(tmp_path):
     X, S, labels = data(120)
-    with Online.open(tmp_path, "auto", GRAPH, FEATURES, seed=3) as model:
+    with Online.open(tmp_path / "m", "auto", GRAPH, FEATURES, seed=3) as model:
         play_all(model, X, S, labels)
-    (table,) = read_decisions(tmp_path)
+    (table,) = read_decisions(tmp_path / "m")
     found = table.column("scores").to_pylist()
     assert found[0] == squash_scores(S[0]).tolist()
     assert found[61] is None
@@ -196,27 +196,26 @@ def test_the_table_of_decisions_shows_the_scores_also_of_compacted_rounds(tmp_pa
 
 def test_off_policy_evaluation_gives_the_learner_the_logged_scores(tmp_path):
     X, S, labels = data(200)
-    with Online.open(tmp_path, "auto", GRAPH, FEATURES, seed=3, durability="os") as model:
+    with Online.open(tmp_path / "m", "auto", GRAPH, FEATURES, seed=3, durability="os") as model:
         for x, s, label in zip(X, S, labels, strict=True):
             model.teach(x, CLASSES[label], scores=s)
             feed(model, [model.act(x, scores=s)], [label])
-    errors = {name: evaluate_off_policy(tmp_path, name).estimates[0].value for name in ("auto", "gapsmh")}
+    errors = {name: evaluate_off_policy(tmp_path / "m", name).estimates[0].value for name in ("auto", "gapsmh")}
     assert errors["auto"] < errors["gapsmh"]
 
 
 def test_events_whose_scores_do_not_fit_are_damage(tmp_path):
-    for scores in (np.zeros(2), np.array([0.0, 2.0, 0.0]), np.array([0.0, np.nan, 0.0])):
-        store = MemoryStore()
-        model = Online.open(store, "auto", GRAPH, FEATURES)
+    for number, scores in enumerate((np.zeros(2), np.array([0.0, 2.0, 0.0]), np.array([0.0, np.nan, 0.0]))):
+        place = tmp_path / str(number)
+        model = Online.open(place, "auto", GRAPH, FEATURES)
         model.act(np.ones(FEATURES), scores=[1.0, 2.0, 3.0])
-        group = store._groups[-1]
-        changed = [
-            events.pack_event(event._replace(scores=scores) if isinstance(event, events.Decided) else event)
-            for event in events.unpack_events(group.events)
-        ]
-        store._groups[-1] = group._replace(events=b"".join(changed))
+        crash(model)
+        (row,) = tamper(place, "SELECT * FROM acts")
+        head = row[1], *row[3:8], row[10], row[11], row[14]
+        checksum = events._sum_act(head, row[2], row[8], scores.tobytes())
+        tamper(place, "UPDATE acts SET scores = ?, checksum = ?", scores.tobytes(), checksum)
         with pytest.raises(UserError, match="does not fit those before it"):
-            Online.open(store)
+            Online.open(place)
 
 
 def test_receipts_carry_what_was_kept():

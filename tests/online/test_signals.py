@@ -74,9 +74,9 @@ def test_a_storm_over_act_and_learn(learner, graph):
     assert min(struck.values()) > 10
 
 
-@pytest.mark.parametrize("has_journal", [False, True])
-def test_a_storm_over_follow(tmp_path, has_journal):
-    struck = storms.interrupted_follows(250, seed=9, folder=tmp_path / "journal" if has_journal else None)
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_storm_over_follow(tmp_path, is_stored):
+    struck = storms.interrupted_follows(250, seed=9, place=tmp_path / "store.sqlite" if is_stored else None)
     assert min(struck["follow"], struck["learn"]) > 5  # about 17 are expected of the shorter of the two
 
 

@@ -241,7 +241,7 @@ def test_labels_that_were_not_seen_teach_nothing(marker):
         player = Player("banditron-iw", FeedbackGraph.bandit(3), 5)
         for x, label, chance, hide in zip(X, y, propensity, hidden, strict=True):
             if not hide:
-                player.teach_vector(player.checker.vector(x, 5), int(label), chance)
+                player.teach_vector(player.check(x), int(label), chance)
     assert model.player_.weights.tobytes() == player.weights.tobytes()
     assert model.player_.rounds == 0
 
@@ -369,6 +369,8 @@ def test_the_classes_of_a_scorer_are_matched_by_name():
             GappletronClassifier("auto", scorer=scorer).fit(X[:50], np.where(y[:50] == "b", "x", "y"))
         with pytest.raises(UserError, match="gapsmh takes no scores"):
             GappletronClassifier("gapsmh", scorer=scorer).fit(X, y)
+        with pytest.raises(UserError, match="the scorer is not fitted"):
+            GappletronClassifier("auto", scorer=LinearSVC()).fit(X, y)
 
 
 def test_a_frozen_scorer_survives_a_cross_validation():

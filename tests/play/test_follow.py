@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gappletron import Budget, FeedbackGraph, Monitor, Player, UserError, Watch, interpreted
-from gappletron.play.turns import ACTION, GREEDY, RATE, ROUND, SQUARED, build_turn, check_turn
+from gappletron.play.turns import ACTION, GREEDY, RATE, ROUND, SQUARED, build_turn, check_records
 from problems import GRAPHS, small_stream
 
 
@@ -98,8 +98,10 @@ def test_the_record_of_a_turn_that_follows():
     x = turn.x
     assert (x.indices.tolist(), x.values[0]) == ([0, 1, 2], 1.0)
     head = {ROUND: turn.round, ACTION: turn.action, GREEDY: turn.greedy, RATE: turn.rate, SQUARED: x.squared}
-    again = build_turn(turn.graph, 3, head, turn.probabilities, turn.scores, turn.own_probabilities, x[:2], turn.kept)
-    assert check_turn(again)
+    again = build_turn(
+        turn.graph, turn.index, head, turn.probabilities, turn.scores, turn.own_probabilities, x[:2], turn.kept
+    )
+    assert check_records(again.graph, 3, turn.kept.size, again.record, np.array([0]), np.array([again.record.size]))
     assert again.record.tolist() == turn.record.tolist()
     other = copy.copy(player)
     with interpreted():
@@ -145,7 +147,7 @@ def test_the_budget_of_a_shadow_counts_what_its_own_policy_would_cost():
             expected += price
             window[-1] += price
             shadow.learn(turn, label)
-            assert shadow.spent_until(0.0) == pytest.approx(window[-1] if t % 100 < 99 else 0.0)
+            assert shadow.report_limits(0.0).spent == pytest.approx(window[-1] if t % 100 < 99 else 0.0)
     assert shadow.spent == pytest.approx(expected)
     assert expected > 15.0
     assert max(window) <= 10.0 + 1e-6

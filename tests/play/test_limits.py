@@ -73,18 +73,21 @@ class Purse:
 
     def __init__(self, limit: float, length: float, by_time: bool) -> None:
         self.limit, self.length, self.by_time = limit, length, by_time
-        self.window, self.spent, self.demand, self.span, self.last = -1.0, 0.0, 0.0, 0.0, None
+        self.window, self.spent, self.last = -1.0, 0.0, None
+        # Of a window by time a twentieth has passed before it begins, with a demand that the budget suffices for.
+        self.demand, self.span = (limit / 20, length / 20) if by_time else (0.0, 0.0)
 
     def scaled(self, p, prices, greedy: int, at: int, now: float):
         reading, after = (now, now) if self.by_time else (float(at), at + 1.0)
         window = max(self.window, math.floor(reading / self.length))
         if window != self.window:
+            weight = 0.5 if self.last is not None else 1.0
             self.window, self.spent = window, 0.0
-            self.demand, self.span = self.demand / 2, self.span / 2
+            self.demand, self.span = weight * self.demand, weight * self.span
         left = self.limit - self.spent
         asked = sum(price * q for i, (price, q) in enumerate(zip(prices, p, strict=True)) if i != greedy)
         self.demand += asked
-        self.span += (after - reading) if self.last is None else max(0.0, after - self.last)
+        self.span += (after - reading) if self.last is None else min(self.length, max(0.0, after - self.last))
         self.last = after if self.last is None else max(self.last, after)
         rate = self.demand / max(1.0, self.span)
         remaining = min(self.length, (window + 1) * self.length - reading)
@@ -185,6 +188,113 @@ def test_limits_and_the_monitor_agree():
     assert 0 < report.spent == report.explored <= 30
 
 
+def ask(player, rounds, now, step=1.0):
+    """Play rounds at these times; what exploration has cost in them."""
+    before = player.spent
+    for t in range(rounds):
+        player.now = now + step * t
+        player.act([1.0, 0.5])
+    return player.spent - before
+
+
+def asking(budget, **options):
+    """A player that asks for a label in every round, where the budget lets it."""
+    options = {"min_propensity": 1.0, "seed": 1, **options}
+    return Player("gapsmh", FeedbackGraph.label_efficient(2), 2, budget=budget, **options)
+
+
+HOUR = 1_800_000_000.0  # where an hour begins
+YEARS = 5 * 365 * 86_400.0
+
+
+@pytest.mark.parametrize("jump", [YEARS, 2.5 * 3600.0])
+@pytest.mark.parametrize("readings", [1, 3])
+def test_a_wrong_reading_of_the_clock_does_not_end_exploration(jump, readings):
+    # The jump counts as a window in which nothing was asked for, so more is spent at first, and never too much.
+    with interpreted():
+        right, wrong = asking(Budget(50, per="hour")), asking(Budget(50, per="hour"))
+        first = [ask(player, 600, HOUR) for player in (right, wrong)]
+        assert first[0] == first[1]
+        during = ask(wrong, readings, HOUR + jump)
+        later = [ask(player, 600, HOUR + 600.0 + 3600.0 * h) for player in (right, wrong) for h in range(3)]
+        assert during + first[1] + later[3] <= 50.0  # the hour is the same one: what was spent in it counts
+        for without, with_jump in zip(later[:3], later[3:], strict=True):
+            assert without / 2 <= with_jump <= 50.0
+        reports = [player.report_limits(HOUR + 3.0 * 3600.0) for player in (right, wrong)]
+    assert [report.clock_resets for report in reports] == [0, 1]
+    assert reports[1].spent_in_all == wrong.spent
+
+
+def test_a_clock_that_is_set_back_a_little_opens_no_window_again():
+    with interpreted():
+        player = asking(Budget(5, per="hour"))
+        ask(player, 20, HOUR + 3590.0, step=0.1)
+        spent = player.report_limits(HOUR + 3600.0).spent
+        ask(player, 40, HOUR + 3600.0)
+        before = player.report_limits(HOUR + 3640.0).spent
+        ask(player, 40, HOUR + 3590.0, step=0.1)  # ten seconds back, into the hour before
+        after = player.report_limits(HOUR + 3640.0)
+    assert (spent, after.clock_resets) == (0.0, 0)
+    assert before <= after.spent <= 5.0
+
+
+def test_a_budget_that_is_changed_again_and_again_is_no_larger():
+    with interpreted():
+        player = asking(Budget(5, per="hour"))
+        for k in range(12):
+            ask(player, 300, HOUR + 300.0 * k)
+            player = Player.from_bytes(player.to_bytes())
+            player.set_limits(Limits(1.0, Budget(5 + k % 2, per="hour")))
+        assert 3.0 <= player.spent <= 6.0
+        assert player.report_limits(HOUR + 3599.0).spent == player.spent
+
+
+@pytest.mark.parametrize("first", [Budget(20, per="day"), Budget(20, per="hour"), Budget(20, per=200)])
+@pytest.mark.parametrize("then", [Budget(5, per="day"), Budget(5, per="hour"), Budget(5, per=100)])
+def test_what_was_spent_counts_for_another_window(first, then):
+    """All of it counts until the window is over that the last round is in, by the new way of counting."""
+    with interpreted():
+        player = asking(first)
+        ask(player, 130, HOUR, step=20.0)
+        spent = player.spent
+        assert spent > 0.0
+        player.set_limits(Limits(1.0, then))
+        assert player.report_limits(HOUR + 2600.0).spent == spent
+        assert ask(player, 10, HOUR + 2600.0) <= max(0.0, 5.0 - spent)
+        ask(player, 400, HOUR + 86_400.0)
+        assert player.spent > spent + 3.0
+
+
+@pytest.mark.parametrize("name", ["bandit", "filtering", "label efficient"])
+def test_what_a_budget_leaves_of_the_least_propensity(name):
+    """Compared with the probabilities of every round; a window counts twice the one before."""
+    graph, rng = CASES[name], np.random.default_rng(8)
+    X, y = small_stream(rng, 250, 4, graph.n_classes)
+    total = count = 0.0
+    with interpreted():
+        player = Player("gapsmh", graph, 4, seed=3, min_propensity=0.2, budget=Budget(6, per=100))
+        assert player.report_limits(0.0).propensity is None
+        for t, (x, label) in enumerate(zip(X, y.tolist(), strict=True)):
+            turn = player.act(x)
+            if t % 100 == 0:
+                total, count = total / 2, count / 2
+            total, count = total + min(0.2, (turn.probabilities @ graph.visible).min()), count + 1.0
+            player.learn(turn, label if graph.visible[turn.action, label] else -1)
+            assert player.report_limits(0.0).propensity == pytest.approx(total / count, abs=1e-9)
+    assert total / count < 0.15
+
+
+def test_a_burst_at_the_start_finds_money():
+    """A hundred decisions per second and a budget by the hour: nothing was spent of it in the first minute."""
+    with interpreted():
+        burst = asking(Budget(50, per="hour"), min_propensity=0.05)
+        assert 3.0 <= ask(burst, 4600, HOUR, step=0.01) <= 25.0
+        steady = asking(Budget(50, per="hour"), min_propensity=0.05)
+        shares = [ask(steady, 900, HOUR + 900.0 * quarter) for quarter in range(4)]
+    assert 45.0 <= sum(shares) <= 50.0
+    assert min(shares) >= 5.0
+
+
 # --------------------------------------------------------------------------------------------------------- the surface
 
 
@@ -228,8 +338,10 @@ def test_no_probability_is_rounded_above_1():
         greedy, given = int(p.argmax()), p.tolist()
         others = sum(given[:greedy] + given[greedy + 1 :])
         raw = max(raw, given[greedy] + others)
-        limited = SimpleNamespace(asked=np.zeros(1), window=np.zeros(1), spent=np.array([5.0, 5.0]), demand=np.zeros(3))
-        pace(limited, np.ones(4), 5.0, Clock(100.0, 3.0, 4.0), greedy, p)
+        spending = SimpleNamespace(
+            asked=np.zeros(2), window=np.array([0.0, -1.0]), spent=np.array([5.0, 5.0, 0.0]), demand=np.zeros(3)
+        )
+        assert pace(spending, np.ones(4), 5.0, Clock(100.0, 3.0, 4.0, 0.0), greedy, p)
         assert p.max() <= 1.0
         assert p.sum() == pytest.approx(1.0, abs=1e-12)
         assert np.count_nonzero(p) == 1

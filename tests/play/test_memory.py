@@ -55,17 +55,17 @@ def test_play_and_saved_models_have_it(tmp_path):
     assert [each.round for each in again.restarts] == [15, 30, 45]
 
 
-def test_a_journal_has_it_too_and_must_be_given_the_same(tmp_path):
+def test_a_store_has_it_too_and_must_be_given_the_same(tmp_path):
     (x, *_), (label, *_) = easy(1)
-    with Online.open(tmp_path / "journal", "auto", FULL, 3, memory=2, durability="os") as model:
+    with Online.open(tmp_path / "store.sqlite", "auto", FULL, 3, memory=2, durability="os") as model:
         model.learn(model.act(x), int(label))
     for given in ({}, {"learner": "auto"}, {"memory": 2}):
-        with Online.open(tmp_path / "journal", **given) as model:
+        with Online.open(tmp_path / "store.sqlite", **given) as model:
             assert model.learner.scorer.memory == 2
     for wrong, message in (({"memory": 3}, "another memory"), ({"memory": None}, "another memory")):
         with pytest.raises(UserError, match=message):
-            Online.open(tmp_path / "journal", **wrong)
-    with Online.open(tmp_path / "journal") as model:
+            Online.open(tmp_path / "store.sqlite", **wrong)
+    with Online.open(tmp_path / "store.sqlite") as model:
         model.learn(model.act(x), int(label))
         assert [each.reason for each in model.restarts] == ["memory"]
 

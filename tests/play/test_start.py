@@ -86,14 +86,14 @@ def test_mixed_rounds_have_the_bits_of_compiled_ones(case, share, monkeypatch):
     assert mixed.differences(compiled) == []
 
 
-def test_the_journal_of_mixed_rounds_leads_to_the_same_bits(tmp_path):
+def test_the_store_of_mixed_rounds_leads_to_the_same_bits(tmp_path):
     with storms.mixed_code(8):
-        model = Online.open(tmp_path, "gapsmh", FeedbackGraph.filtering(["a", "b", "c"]), 6, durability="os")
+        model = Online.open(tmp_path / "m", "gapsmh", FeedbackGraph.filtering(["a", "b", "c"]), 6, durability="os")
         use(model, 6)
         model.close()
-        replayed = Online.from_journal(tmp_path, replay="first")
+        replayed = Online.from_store(tmp_path / "m", replay="first")
     assert replayed.differences(model) == []
-    assert Online.from_journal(tmp_path, replay="first").differences(model) == []
+    assert Online.from_store(tmp_path / "m", replay="first").differences(model) == []
 
 
 def test_threads_share_a_model_of_mixed_rounds(tmp_path):
@@ -110,7 +110,7 @@ def test_threads_share_a_model_of_mixed_rounds(tmp_path):
             wrong.append(error)
 
     with storms.mixed_code(9):
-        model = Online.open(tmp_path, "gapsmh", FeedbackGraph.full(["a", "b"]), 6, durability="os")
+        model = Online.open(tmp_path / "m", "gapsmh", FeedbackGraph.full(["a", "b"]), 6, durability="os")
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
@@ -119,7 +119,7 @@ def test_threads_share_a_model_of_mixed_rounds(tmp_path):
     assert not wrong, wrong[0]
     model.close()
     assert model.rounds == 160
-    assert Online.from_journal(tmp_path, replay="first").differences(model) == []
+    assert Online.from_store(tmp_path / "m", replay="first").differences(model) == []
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -319,7 +319,7 @@ def test_the_command_asks_for_all_that_models_need(cold, monkeypatch):
     monkeypatch.setattr(processes.Worker, "_start", lambda _: subprocess.Popen(["sleep", "600"]))
     ask_for_code("auto", "bandit", 4)
     names = {file.name.partition("-")[0] for file in cold.list_missing()}
-    batches = {"act_rows", "write_greedy", "write_label_probabilities", "scale_rows", "advance"}
+    batches = {"act_rows", "repeat", "write_greedy", "write_label_probabilities", "scale_rows", "advance"}
     assert {f"rounds.{name}" for name in ("act", "learn", *batches)} <= names
     assert {"vectors.check_vector", "hashing._hash_row", "hashing._hash_rows", "prepared.measure_rows"} <= names
 

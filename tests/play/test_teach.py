@@ -208,6 +208,6 @@ def test_wrong_labels_teach_nothing():
             model.teach([1.0, 0.0], "news")
         player = Player("gapsmh", FeedbackGraph.bandit(3), 2)
         with pytest.raises(UserError, match="labels up to 3"):
-            player.teach_vector(player.checker.vector([1.0, 0.0], 2), 3)
+            player.teach_vector(player.check([1.0, 0.0]), 3)
         assert not model.weights.any()
         assert not player.weights.any()

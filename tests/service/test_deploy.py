@@ -9,9 +9,12 @@ import shutil
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from gappletron.cli import serve
 from problems import ended
@@ -73,6 +76,22 @@ def test_the_commands_of_the_reference(tmp_path):
     assert '"learned":1' in printed
     assert '"predictions":[' in printed
     assert printed.endswith('{"status":"ok"}')
+
+
+def test_the_constraints_of_the_image_fit_the_dependencies():
+    """Every dependency of the service, and of the build, is pinned with hashes to a version that is allowed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    pinned = {}
+    for entry in re.split(
+        r"\n(?=\S)", re.sub(r"^#.*\n", "", (ROOT / "deploy" / "constraints.txt").read_text(), flags=re.M)
+    ):
+        name, version, rest = re.match(r"([\w.-]+)==([\w.]+)(.*)", entry, re.DOTALL).groups()
+        assert len(re.findall(r"--hash=sha256:[0-9a-f]{64}", rest)) >= 1, name
+        pinned[canonicalize_name(name)] = version
+    needed = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["serve"]
+    for text in needed + project["build-system"]["requires"]:
+        requirement = Requirement(text)
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), text
 
 
 @pytest.mark.parametrize("name", ["gappletron.service", "Dockerfile"])

@@ -18,6 +18,7 @@ from gappletron.service.commits import Commits
 from gappletron.service.models import HostedModel
 from problems import ended
 from servers import FILTER, Browser, mail_model, served, vector_model
+from stores import full_disk
 
 TOKEN = "0123456789abcdef"
 
@@ -204,14 +205,13 @@ def test_too_many_waiting_receipts(mail):
     assert browser.post("/v1/act", {"x": "c"}).status == 200
 
 
-def test_a_full_disk_is_503_and_no_health(mail, monkeypatch):
+def test_a_full_disk_is_503_and_no_health(mail):
     browser = Browser(create_app([HostedModel("mail", mail)]))
     store = mail._contents.journal.store
-    with monkeypatch.context() as patch:
-        patch.setattr("gappletron.online.folder_store._write_all", _no_space)
+    with full_disk(mail):
         refused = browser.post("/v1/act", {"x": "a"})
         assert refused.status == 503
-        assert "No space left on device" in refused.error
+        assert "free some space on the disk" in refused.error
         assert refused.headers["retry-after"] == "5"
         health = browser.get("/v1/health")
         assert health.status == 503
@@ -220,10 +220,6 @@ def test_a_full_disk_is_503_and_no_health(mail, monkeypatch):
     assert browser.post("/v1/act", {"x": "b"}, key="later").status == 200
     assert store.count > count
     assert browser.get("/v1/health").json == {"status": "ok"}
-
-
-def _no_space(*_):
-    raise OSError(28, "No space left on device")
 
 
 def test_errors_of_ours_are_said_to_be_ours(mail, monkeypatch):
@@ -358,6 +354,21 @@ def test_tokens(mail):
     assert "401" in described["paths"]["/v1/act"]["post"]["responses"]
 
 
+@pytest.mark.parametrize("is_stored", [True, False])
+@pytest.mark.parametrize("given", [[], [TOKEN]])
+def test_health_without_a_token_names_no_files(mail, monkeypatch, given, is_stored):
+    secret = "the folder '/srv/customers/acme' was removed"
+    monkeypatch.setattr(hosting.HostedModel, "problem", secret)
+    monkeypatch.setattr(hosting.HostedModel, "is_storing", is_stored)
+    browser = Browser(create_app([HostedModel("mail", mail)], tokens=given))
+    stranger = browser.get("/v1/health", host="evil.example")
+    friend = browser.get("/v1/health", authorization=f"Bearer {TOKEN}")
+    assert stranger.status == friend.status == (200 if is_stored else 503)
+    assert "acme" not in stranger.body.decode()
+    assert b"ask with a token" in stranger.body
+    assert secret in friend.body.decode()
+
+
 def test_without_tokens_only_names_of_this_machine_are_answered_to(browser):
     for host in ("localhost:8080", "127.0.0.1", "[::1]:8080", "127.0.0.1:99"):
         assert browser.get("/v1/model", host=host).status == 200
@@ -381,6 +392,16 @@ def test_token_files(tmp_path):
     assert tokens.read_tokens(tmp_path / "tokens") == [TOKEN, "another-token-of-mine"]
     with pytest.raises(UserError, match="cannot be read"):
         tokens.read_tokens(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True), (0o604, True)])
+def test_a_token_file_that_others_may_read_is_told(tmp_path, mode, warned):
+    path = tmp_path / "tokens"
+    path.write_text(f"{TOKEN}\n")
+    path.chmod(mode)
+    code, _, err = ended("serve", str(tmp_path / "no-model"), "--token-file", str(path))
+    assert code == 2  # a new model needs a graph
+    assert ("warning: every user of this machine may read the tokens" in err) is warned
 
 
 def test_a_token_file_of_another_user(tmp_path, monkeypatch):
@@ -593,6 +614,7 @@ def test_the_command_serves_stops_gracefully_and_goes_on(tmp_path):
 def test_what_the_command_refuses(tmp_path, monkeypatch, arguments, sentence):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tokens").write_text(TOKEN)
+    (tmp_path / "tokens").chmod(0o600)
     code, _, err = ended("serve", *arguments, "--port", "0", compiled=True)
     assert code == 2
     assert sentence in err

@@ -1,10 +1,9 @@
-"""What an operator sees of a service: problems of the journal, limits, columns that do not fit, forgotten receipts."""
+"""What an operator sees of a service: problems of the store, limits, columns that do not fit, forgotten receipts."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import time
 
 import numpy as np
@@ -14,14 +13,14 @@ from scipy.sparse import csr_array
 
 import storms
 from gappletron import Budget, Encoder, FeedbackGraph, Greedy, Guarded, Online, UserError, interpreted, read_decisions
-from gappletron.online import journal as journals
-from gappletron.play import archive
+from gappletron.play import archive, engine
 from gappletron.service import models
 from gappletron.service.app import create_app
 from gappletron.service.client import Client
 from gappletron.service.models import HostedModel
 from problems import ended
-from servers import FILTER, Browser, mail_model, running, served
+from servers import FILTER, Browser, mail_model, running, served, vector_model
+from stores import full_disk
 
 
 @pytest.fixture
@@ -52,12 +51,16 @@ def shadowed(folder, **options):
 # ------------------------------------------------------------------------------------------------------------- problems
 
 
+def no_space(*_):
+    raise OSError(28, "No space left on device")
+
+
 def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkeypatch):
     with mail_model(tmp_path / "mail", durability="os", snapshot_every=3) as model:
         browser = Browser(create_app([HostedModel("mail", model)]))
         assert metrics(browser)["gappletron_storage_problem", "mail"] == 0
         with monkeypatch.context() as patch:
-            patch.setattr(archive, "write", no_space)
+            patch.setattr(archive, "to_bytes", no_space)
             for n in range(4):
                 assert browser.post("/v1/act", {"x": f"text {n}"}).status == 200
             storms.wait_for_snapshot(model)
@@ -73,46 +76,38 @@ def test_a_snapshot_that_failed_is_told_and_the_service_goes_on(tmp_path, monkey
         assert browser.get("/v1/model").json["problem"] is None
 
 
-def no_space(*_):
-    raise OSError(28, "No space left on device")
-
-
-@pytest.mark.parametrize("how", ["removed", "moved", "log removed"])
-def test_files_that_are_gone_are_noticed(tmp_path, monkeypatch, how):
-    monkeypatch.setattr(journals, "LOOK_EVERY", 0.0)
-    folder = tmp_path / "mail"
-    model = mail_model(folder, durability="os")
+@pytest.mark.parametrize("how", ["removed", "moved"])
+def test_files_that_are_gone_are_noticed(tmp_path, how):
+    place = tmp_path / "mail"
+    model = mail_model(place, durability="os")
     browser = Browser(create_app([HostedModel("mail", model)]))
     decision = browser.post("/v1/act", {"x": "a"}).json
     if how == "removed":
-        shutil.rmtree(folder)
-    elif how == "moved":
-        folder.rename(tmp_path / "elsewhere")
+        place.unlink()
     else:
-        next(folder.glob("log-*.gap")).unlink()
+        place.rename(tmp_path / "elsewhere")
     health = browser.get("/v1/health")
     assert health.status == 503
-    assert "was removed or moved while it was open" in health.error
+    assert "was removed, moved or replaced while it was open" in health.error
     refused = browser.post("/v1/learn", {"id": decision["id"], "label": "ham"})
     assert refused.status == 503
-    assert "was removed or moved" in refused.error
+    assert "was removed, moved or replaced" in refused.error
     if how == "moved":  # and back: what could not be stored is stored now
-        (tmp_path / "elsewhere").rename(folder)
+        (tmp_path / "elsewhere").rename(place)
         assert browser.post("/v1/act", {"x": "b"}).status == 200
         assert browser.get("/v1/health").json == {"status": "ok"}
         model.close()
-        assert Online.from_journal(folder).rounds == 2
-        assert Online.from_journal(folder).waiting == 1
+        assert Online.from_store(place).rounds == 2
+        assert Online.from_store(place).waiting == 1
     else:
-        with pytest.raises(UserError, match="was removed or moved"):
+        with pytest.raises(UserError, match="was removed, moved or replaced"):
             model.close()
 
 
-def test_a_shadow_that_cannot_be_stored_does_not_stop_its_champion(tmp_path, monkeypatch):
-    monkeypatch.setattr(journals, "LOOK_EVERY", 0.0)
+def test_a_shadow_that_cannot_be_stored_does_not_stop_its_champion(tmp_path):
     champion, shadow, browser = shadowed(tmp_path)
     with champion:
-        shutil.rmtree(tmp_path / "b")
+        (tmp_path / "b").unlink()
         assert browser.post("/v1/act", {"x": "a"}).status == 200
         health = browser.get("/v1/health")
         assert (health.status, health.json["status"]) == (200, "degraded")
@@ -136,18 +131,17 @@ def test_the_log_of_the_server_tells_of_a_problem_once(mail, caplog):
     assert caplog.text.count("the disk is full") == 1
 
 
-def test_after_a_full_disk_the_service_is_well_again_without_a_request(tmp_path, monkeypatch):
+def test_after_a_full_disk_the_service_is_well_again_without_a_request(tmp_path):
     with mail_model(tmp_path / "mail", durability="os") as model:
         hosted = HostedModel("mail", model)
         browser = Browser(create_app([hosted]))
-        with monkeypatch.context() as patch:
-            patch.setattr("gappletron.online.folder_store._write_all", no_space)
+        with full_disk(model):
             assert browser.post("/v1/act", {"x": "a"}).status == 503
             look_after_for_a_while(hosted)
             assert browser.get("/v1/health").status == 503
         look_after_for_a_while(hosted)
         assert browser.get("/v1/health").json == {"status": "ok"}
-        assert Online.from_journal(tmp_path / "mail").rounds == 1
+        assert Online.from_store(tmp_path / "mail").rounds == 1
 
 
 # --------------------------------------------------------------------------------------------------------------- expiry
@@ -166,11 +160,43 @@ def test_receipts_expire_although_no_request_comes(tmp_path):
         look_after_for_a_while(hosted)
         assert model.waiting == 0
         # It is in the log, and not only in the memory of this process.
-        again = Online.from_journal(tmp_path / "mail", replay="first")
+        again = Online.from_store(tmp_path / "mail", replay="first")
         assert again.waiting == 0
         assert not again.differences(model)
         statuses = [row["status"] for batch in read_decisions(tmp_path / "mail") for row in batch.to_pylist()]
         assert statuses == ["expired"] * 3
+
+
+@pytest.mark.parametrize("kind", ["records", "vectors"])
+def test_nothing_is_compiled_in_a_request(tmp_path, monkeypatch, kind):
+    """Also for a shadow: whatever requests need was asked for when the service was made."""
+    asked = set()
+
+    def ask(function, *arguments):
+        asked.add((function.__name__, type(arguments[-1])))
+        return function
+
+    monkeypatch.setattr(engine, "entry_now", ask)
+    made, x = (mail_model, "hello") if kind == "records" else (vector_model, {"indices": [1], "values": [2.0]})
+    with made(tmp_path / "a", durability="os") as model:
+        rows = {"features": "grow"} if kind == "vectors" else {"encoder": model.encoder}
+        with Online.open(tmp_path / "b", "auto", model.graph, durability="os", **rows) as shadow:
+            follower = HostedModel("b", shadow)
+            browser = Browser(create_app([HostedModel("a", model, shadows=[follower]), follower]))
+            before = asked.copy()
+            decisions = [browser.post("/v1/act", {"x": x}).json]
+            decisions += browser.post("/v1/act/batch", {"rows": [x] * 40}).json["decisions"]
+            for path, body in [("learn", decisions[0]), ("learn/batch", decisions[1])]:
+                feedback = {"id": body["id"], "unseen": True}
+                if body["reveals"]:
+                    feedback = {"id": body["id"], "label": body["reveals"][0]}
+                browser.post(f"/v1/{path}", {"feedback": [feedback]} if "batch" in path else feedback)
+            browser.post("/v1/forget", {"id": decisions[2]["id"]})
+            for name in "ab":
+                assert browser.post(f"/v1/models/{name}/predict", {"x": x}).status == 200
+                assert browser.post(f"/v1/models/{name}/predict/batch", {"rows": [x] * 40}).status == 200
+            assert (model.rounds, shadow.rounds, follower.missed) == (41, 41, 0)
+    assert asked == before
 
 
 # --------------------------------------------------------------------------------------------------------------- limits
@@ -190,16 +216,21 @@ def test_limits_are_shown(tmp_path):
         found = browser.get("/v1/model").json["limits"]
         assert found == {
             "min_propensity": 0.2,
+            "propensity": model.limits_report.propensity,
             "budget": {"limit": 5.0, "per": 100, "prices": None},
             "spent": asked,
+            "clock_resets": 0,
             "pending": 70,
             "pending_bytes": model.pending_limits[1],
             "pending_age": 3600.0,
             "max_waiting": 60,
         }
         assert 0 < asked <= 5
+        assert 0.02 < found["propensity"] < 0.1  # 0.2 is asked for, and 5 of 100 are paid
         shown = metrics(browser)
         assert shown["gappletron_min_propensity", "m"] == 0.2
+        assert shown["gappletron_propensity", "m"] == found["propensity"]
+        assert shown["gappletron_budget_clock_resets_total", "m"] == 0
         assert shown["gappletron_budget_limit", "100", "m"] == 5
         assert shown["gappletron_budget_spent", "100", "m"] == asked
         assert shown["gappletron_waiting_limit", "m"] == 60
@@ -208,9 +239,11 @@ def test_limits_are_shown(tmp_path):
             browser.post("/v1/forget", {"id": model.pending[0].id})
         assert browser.get("/v1/model").json["limits"]["spent"] == 0  # the next round opens a window
         assert model.monitor.report().spent >= asked
-    code, out, _ = ended("journal", str(tmp_path / "m"))
+    code, out, _ = ended("store", "show", str(tmp_path / "m"))
     assert code == 0
-    assert "every label is seen with probability 0.2 or more; a budget of 5 per 100 decisions, " in out
+    kept = model.limits_report.propensity
+    least = f"every label is seen with probability 0.2 or more, of which the budget left {kept:.3g} on average"
+    assert f"{least}; a budget of 5 per 100 decisions, " in out
     assert f"{model.monitor.report().spent:g} spent in all" in out
     assert "70 receipts, " in out
     assert "3600 seconds" in out
@@ -221,14 +254,38 @@ def test_limits_without_any_and_after_a_change(tmp_path):
         model = Online.open(tmp_path / "m", graph=FILTER, features=3, snapshot_every=10**6)
     with model:
         model.act([1.0, 0.0, 0.0])
-        _, out, _ = ended("journal", str(tmp_path / "m"))
+        _, out, _ = ended("store", "show", str(tmp_path / "m"))
         assert "no limits" in out
-        assert "2 events, to be done again" in out or "3 events, to be done again" in out  # the opening, the graph
+        assert "2 events, to be done again" in out  # the opening, and a decision
         model.set_limits(min_propensity=0.25, budget=Budget(2.5, per="day"))
-        _, out, _ = ended("journal", str(tmp_path / "m"))
+        _, out, _ = ended("store", "show", str(tmp_path / "m"))
         assert "probability 0.25 or more; a budget of 2.5 per day" in out
         browser = Browser(create_app([HostedModel("m", model)]))
         assert browser.get("/v1/model").json["limits"]["budget"] == {"limit": 2.5, "per": "day", "prices": None}
+
+
+def test_the_limit_that_lets_receipts_expire_is_counted(tmp_path):
+    with interpreted():
+        model = Online.open(tmp_path / "m", graph=FILTER, features=3, durability="os", pending=5, pending_bytes=10_000)
+    with model:
+        browser = Browser(create_app([HostedModel("m", model)]))
+        decisions = [browser.post("/v1/act", {"x": [1.0, 0.0, 0.5]}).json for _ in range(8)]
+        shown = metrics(browser)
+        assert shown["gappletron_expired_total", "m", "pending"] == 3
+        assert shown["gappletron_expired_total", "m", "pending_bytes"] == 0
+        answer = browser.post("/v1/learn", {"id": decisions[0]["id"], "label": "ham"})
+        assert answer.status == 409
+        assert "more than 5 others were waiting (pending)" in answer.error
+
+
+def test_the_command_sets_and_takes_away_limits(tmp_path):
+    begin = [tmp_path / "m", "--durability", "os"]
+    new = ["--graph", "filtering", "--classes", "ham,spam", "--budget", "5/hour", "--pending-bytes", "5000"]
+    with served(*begin, *new) as (address, _), Client(address) as client:
+        limits = client.model()["limits"]
+        assert (limits["budget"]["limit"], limits["pending_bytes"]) == (5.0, 5000)
+    with served(*begin, "--budget", "none") as (address, _), Client(address) as client:
+        assert client.model()["limits"]["budget"] is None
 
 
 # -------------------------------------------------------------------------------------------------------------- columns
@@ -304,11 +361,11 @@ def test_names_of_columns_cannot_fill_the_memory(tmp_path):
         ),
         (
             {"message": "a", "sender": {"age": 1}},
-            "x: it lacks the column 'links': send it, as null where there is no value",
+            "x: it lacks the column 'links': give it, as null (None) where there is no value",
         ),
         (
             "a text",
-            "x: it is a text without a column: send an object with the columns 'links', 'message', 'sender.age'",
+            "x: it is a text without a column: give a record with the columns 'links', 'message', 'sender.age'",
         ),
         ({**FITTING, "deep": {"a": {"b": 1}}}, "x: there is no column 'deep.a.b'"),
     ],
@@ -365,7 +422,7 @@ def test_a_receipt_can_be_forgotten(mail, tmp_path):
     assert answers[0].json == answers[1].json == {"forgotten": 1}
     again = browser.post("/v1/forget", {"id": first})
     assert again.status == 409
-    assert "was already learned from, forgotten" in again.error
+    assert "was already learned from or forgotten" in again.error
     assert browser.post("/v1/learn", {"id": first, "label": "ham"}).status == 409
     assert browser.post("/v1/forget", {"id": "nobody-1"}).status == 404
     refused = browser.post("/v1/forget/batch", {"ids": [second, first]})
@@ -396,7 +453,7 @@ def test_the_client_forgets(mail):
         client.forget(first)
         client.forget_many([second.id, third])
         assert mail.waiting == 0
-        with pytest.raises(UserError, match="was already learned from, forgotten"):
+        with pytest.raises(UserError, match="was already learned from or forgotten"):
             client.forget(first.id)
 
 
@@ -455,9 +512,9 @@ def test_an_id_has_one_way_of_writing(mail):
     assert mail.waiting == 1
 
 
-def test_a_folder_that_cannot_be_looked_at_is_told_and_watched_on(mail, monkeypatch):
+def test_a_file_that_cannot_be_looked_at_is_told_and_watched_on(mail, monkeypatch):
     hosted = HostedModel("mail", mail)
-    monkeypatch.setattr("pathlib.Path.exists", lambda _: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+    monkeypatch.setattr("pathlib.Path.stat", lambda *_, **__: (_ for _ in ()).throw(OSError(5, "Input/output error")))
     assert "cannot be looked at (Input/output error)" in hosted.problem
 
     async def watch():

@@ -32,12 +32,14 @@ SECONDS_UNTIL_ABANDONED = 3_600
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Open a binary file that takes the place of `path` when the block ends well; otherwise what was there stays.
 
     An error, a kill or a full disk inside the block leaves the old file as it was. What is no plain file (a pipe, a
     device) is written to directly, and a link is followed. Temporary files that killed processes left behind an hour
     ago or earlier are removed first.
+
+    :param mode: who may read and write a new file, as far as the system allows it.
     """
     try:
         if is_special(path):
@@ -46,8 +48,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             return
         target = _resolve(path)
         _remove_parts(target)
-        # Not readable for more people than the file that it replaces; a new file gets what the system allows.
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666
+        # Not readable for more people than the file that it replaces.
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else mode
         # Only a rename within one file system is atomic.
         part = target.parent / f".{target.name[:40]}.{secrets.token_hex(4)}.part"
         try:
@@ -163,7 +165,7 @@ def lock_file(path: Path) -> int | None:
     """
     if fcntl is None:
         return None
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

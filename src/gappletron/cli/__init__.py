@@ -18,6 +18,7 @@ from gappletron import __version__
 from gappletron.base.errors import UserError
 from gappletron.cli.options import take_groups
 from gappletron.cli.output import say, show_error, show_log, tell
+from gappletron.cli.store import store
 
 # UsageError of click, of which some versions of typer contain a copy.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -29,9 +30,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Online classification when what you see depends on what you predict.",
 )
-COMMANDS = "reproduce export run predict teach serve journal replay graph learners bound demo compile"
+COMMANDS = "reproduce export run predict teach serve replay graph learners bound demo compile"
 for name in COMMANDS.split():
     app.command(name)(take_groups(getattr(import_module(f"gappletron.cli.{name}"), name)))
+app.add_typer(store, name="store")
 
 
 def main() -> None:

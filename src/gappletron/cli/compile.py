@@ -69,5 +69,8 @@ def ask_for_code(learner: str, preset: str, classes: int) -> None:
 
     graph = open_graph(preset, classes)
     for encoder in (gp.Encoder(), None):
-        gp.Online(learner, graph, encoder=encoder, monitor=True).compile_batches()
+        model = gp.Online(learner, graph, encoder=encoder, monitor=True)
+        model.compile_batches()
+        model.player.engine.find_repeat()
+        model.compile_following()
         gp.Online(learner, graph, encoder=encoder).player.advance(NO_ROWS)

@@ -95,9 +95,10 @@ def given_options(*groups: Any, **single: Any) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------- single options
 
 
-FolderArgument = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="What Online.open or gappletron serve writes to; it may be open.")
+PlaceArgument = Annotated[
+    str, typer.Argument(metavar="STORE", help="What Online.open or gappletron serve writes to: a file, or a URL.")
 ]
+ModelName = Annotated[str, typer.Option("--name", help="Which model of the store.")]
 RowsArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="A file of the kind that the model was made from; '-' for a pipe.")
 ]
@@ -165,8 +166,8 @@ class ColumnOptions:
     drop: list[str] | None = column_option("a column to ignore")
     features: int | None = option(
         None,
-        "svmlight: the number of features, which replaces a scan of the file. Tables and records: the number of "
-        "places that everything is hashed into, default 2**31 - 1. Vectors of a service: by default as many as come.",
+        "svmlight: the number of features, which replaces a scan of the file. Tables and records: hash into so few "
+        "places; by default no two values share one. Vectors of a service: by default as many as come.",
     )
 
     @property
@@ -300,15 +301,17 @@ class LimitOptions:
     min_propensity: float | None = model_option("min_propensity")
     budget: str | None = model_option(
         "budget",
-        " Written as 50/1000 (decisions), 50/hour or 50/day. A query costs 1; without queries every action that is not "
-        "the greedy class.",
+        " Written as 50/1000 (decisions), 50/hour or 50/day; none takes that of a stored model away. A query costs 1; "
+        "without queries every action that is not the greedy class.",
         metavar="LIMIT/WINDOW",
     )
 
     def parse(self) -> dict[str, Any]:
         """Return the limits that were given, as options of a model."""
         given = given_options(self)
-        return given if self.budget is None else {**given, "budget": gp.Budget.parse(self.budget)}
+        if self.budget is None:
+            return given
+        return {**given, "budget": None if self.budget == "none" else gp.Budget.parse(self.budget)}
 
 
 def load_model(path: Path, given: dict[str, Any]) -> gp.Online:

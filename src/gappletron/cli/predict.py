@@ -79,6 +79,7 @@ def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[t
 
     from gappletron.data.formats import SVMLIGHT, find_ending
     from gappletron.data.tables import find_kinds, find_labels, order_columns, read_scores, read_table
+    from gappletron.kernel.types import MOST_NARROW
 
     label, columns = table.label, table.score_columns
     if model.encoder is None:
@@ -87,16 +88,16 @@ def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[t
             raise UserError(
                 "the model was made without an encoder, so it takes svmlight files only, without --label and --scores"
             )
-        for chunk in gp.SvmlightFile(data, features=model.features, classes=(0, 1)).rows():
-            rows = len(chunk.indptr) - 1
-            yield csr_array((chunk.values, chunk.indices, chunk.indptr), (rows, model.features)), [], None
+        features = model.fixed_features or MOST_NARROW
+        for chunk in gp.SvmlightFile(data, features=features, classes=(0, 1)).rows():
+            yield csr_array((chunk.values, chunk.indices, chunk.indptr), (len(chunk.indptr) - 1, features)), [], None
         return
     ordered = [] if columns is None else order_columns(columns, model.graph.classes)
     aside = [*ordered, *([] if label is None else [label])]
     encoder, rows = model.encoder.declaring(dict.fromkeys(aside, "drop")), 0
     wanted = {name for name, kind in encoder.kinds.items() if kind != "drop"}
     for number, block in enumerate(read_table(data, table.format, table.names)):
-        here = [name for record in block for name in record] if isinstance(block, list) else block.schema.names
+        here = block.names()
         if number == 0:
             if wanted and wanted.isdisjoint(here):
                 raise UserError(
@@ -104,10 +105,10 @@ def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[t
                     "--columns where it has no header"
                 )
             encoder = encoder.declaring(find_kinds(block, encoder))  # of columns that are new
-        for name in () if isinstance(block, list) else aside:
+        for name in aside if block.has_header else ():
             if name not in here:
                 raise unknown(name, f"column in {data} called", here)
         scores = read_scores(block, ordered, data, rows) if ordered else None
         labels = [] if label is None else find_labels(block, label).texts()
         yield encoder.vectors(block), labels, scores
-        rows += len(block)
+        rows += len(block.rows)

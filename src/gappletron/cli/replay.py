@@ -1,4 +1,4 @@
-"""``gappletron replay``: evaluate other learners on the decisions of a journal."""
+"""``gappletron replay``: evaluate other learners on the decisions of a store."""
 
 import json
 from typing import Annotated
@@ -7,27 +7,32 @@ import typer
 
 import gappletron as gp
 from gappletron.base.progress import progress
-from gappletron.cli.options import ALPHA, Alpha, FolderArgument, JsonPath, Learners, Seed
+from gappletron.cli.options import ALPHA, Alpha, JsonPath, Learners, ModelName, PlaceArgument, Seed
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, say, write_text
 
 
 def replay(
-    folder: FolderArgument,
+    place: PlaceArgument,
     learner: Learners = None,
-    first: Annotated[int, typer.Option(help="Begin with this round, where older ones were compacted.")] = 0,
+    first: Annotated[
+        int, typer.Option(help="Begin with this round, where the features of older ones were dropped.")
+    ] = 0,
     seed: Seed = None,
+    name: ModelName = "model",
     alpha: Alpha = ALPHA,
     json_path: JsonPath = None,
 ) -> None:
     """Estimate the error that other learners would have had on the logged decisions, by importance weighting."""
-    check_outputs(json=json_path, inputs=(str(folder),))
+    check_outputs(json=json_path, inputs=(place,))
     names = learner or ["auto"]
-    for name in names:
-        gp.named(name)  # an error before the work
+    for each in names:
+        gp.named(each)  # an error before the work
     found = []
-    for name in names:
-        with progress(f"replaying {name}") as show:
-            found.append(gp.evaluate_off_policy(folder, name, first=first, seed=seed or 0, alpha=alpha, show=show))
+    for each in names:
+        with progress(f"replaying {each}") as show:
+            found.append(
+                gp.evaluate_off_policy(place, each, name=name, first=first, seed=seed or 0, alpha=alpha, show=show)
+            )
         if json_path != STANDARD_OUTPUT:
             say(("\n" if len(found) > 1 else "") + str(found[-1]))
     if json_path is not None:

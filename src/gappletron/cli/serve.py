@@ -18,6 +18,7 @@ from gappletron.cli import options
 from gappletron.cli.options import ALPHA, given_options, model_option, option
 from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
+from gappletron.online.database import NAME as DEFAULT, URLS
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -30,6 +31,7 @@ class ModelOptions:
         None, "For new models, or for one of them: NAME=LEARNER; repeatable. Default: auto.", metavar="[NAME=]LEARNER"
     )
     vectors: bool = option(False, "For a new model: x is a vector of numbers. Default: a record.", "--vectors")
+    max_features: int | None = model_option("max_features", metavar="NUMBER", min=1)
     strict: bool = option(
         False, "Refuse records with other columns than those that were declared. Default: they are counted.", "--strict"
     )
@@ -50,6 +52,7 @@ class StorageOptions:
         1_000_000, "Events between snapshots: fewer make a start after a crash quicker.", metavar="EVENTS", min=1
     )
     pending: int = model_option("pending", default=1_000_000, min=1)
+    pending_bytes: int | None = model_option("pending_bytes", metavar="BYTES", min=1)
     pending_age: float | None = model_option("pending_age", metavar="SECONDS")
     keep_rows: int | None = option(None, "Keep the features of at least so many last rounds. Default: of all.", min=0)
 
@@ -62,15 +65,16 @@ class ServerOptions:
     port: int = option(8080, "The port; 0 for one that is free.", min=0, max=65535)
     token_file: Path | None = option(None, "A file of tokens, one per line; requests need one.", metavar="PATH")
     max_body: int = option(16_000_000, "The largest body of a request.", metavar="BYTES", min=1)
+    max_connections: int = option(1_000, "So many connections may be open; more are refused.", min=1)
 
 
 def serve(
-    folders: Annotated[
+    stores: Annotated[
         list[str],
         typer.Argument(
-            metavar="FOLDER [NAME=FOLDER ...]",
-            help="Where each model is kept: made if it is not there. The first is also at /v1/act. Its name is that of "
-            "the folder, unless it is given.",
+            metavar="STORE [NAME=STORE ...]",
+            help="Where each model is kept: a file, made if it is not there, or the URL of a database of PostgreSQL. "
+            "The first is also at /v1/act. Its name is that of the file, unless it is given.",
         ),
     ],
     preset: options.GraphOptions,
@@ -92,17 +96,20 @@ def serve(
         from gappletron.service import app, serving
         from gappletron.service.columns import nothing_declared
         from gappletron.service.models import host_models
-        from gappletron.service.tokens import check_host, read_tokens
+        from gappletron.service.tokens import check_host, is_open_to_others, read_tokens
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
-    places = parse_places(folders)
+    places = parse_places(stores)
     names = list(places)
     champions = parse_shadows(hosting.shadow or [], names)
     learners = parse_learners(hosting.learner or [], names)
     tokens = [] if server.token_file is None else read_tokens(server.token_file)
+    if server.token_file is not None and is_open_to_others(server.token_file):
+        tell(f"warning: every user of this machine may read the tokens in {server.token_file}: chmod o-r it")
     check_host(server.host, tokens)
     known = {**make_rows(hosting.vectors, columns), **given_options(seed=seed, memory=memory), **limits.parse()}
+    known |= given_options(max_features=hosting.max_features)
     known |= {name: value for name, value in vars(storage).items() if value is not None}
     if graph is not None:
         known["graph"] = make_graph(graph, preset)
@@ -112,16 +119,21 @@ def serve(
         raise nothing_declared(names[0])  # before anything is made
     with serving.bind_socket(server.host, server.port) as listening:
         with progress("opening"):
-            models = {name: open_model(folder, learners[name], known) for name, folder in places.items()}
+            models = {name: open_model(place, name, learners[name], known) for name, place in places.items()}
             if hosting.vectors and any(model.encoder is not None for model in models.values()):
-                raise UserError("--vectors was given, and a model takes records: omit it, or use another folder")
+                raise UserError("--vectors was given, and a model takes records: omit it, or use another store")
             if hosting.strict and all(model.encoder is None for model in models.values()):
                 raise UserError("--strict is about the columns of records, and no model takes records: omit it")
             hosted = host_models(models, champions, max_waiting=hosting.max_waiting, alpha=alpha, strict=hosting.strict)
             application = app.create_app(hosted, tokens=tokens, max_body=server.max_body)
         host = f"[{server.host}]" if ":" in server.host else server.host
         address = f"http://{host}:{listening.getsockname()[1]}/"
-        serving.serve(application, listening, lambda: tell(f"serving {', '.join(names)}: the page is at {address}"))
+        serving.serve(
+            application,
+            listening,
+            server.max_connections,
+            ready=lambda: tell(f"serving {', '.join(names)}: the page is at {address}"),
+        )
     if application.failures:
         raise UserError(f"stopped, and not everything was stored: {application.failures[0]}")
     tell("stopped: everything is stored")
@@ -144,22 +156,22 @@ def make_graph(graph: str, preset: options.GraphOptions) -> gp.FeedbackGraph:
     return preset.add_costs(preset.open_alone(graph))
 
 
-def parse_places(folders: Sequence[str]) -> dict[str, Path]:
-    """Return the names of the models that the arguments name, and their folders.
+def parse_places(stores: Sequence[str]) -> dict[str, str]:
+    """Return the names of the models that the arguments name, and their stores.
 
-    >>> list(parse_places(["data/mail", "b=data/other"]))
-    ['mail', 'b']
+    >>> parse_places(["data/mail.sqlite", "b=postgresql://host/models"])
+    {'mail': 'data/mail.sqlite', 'b': 'postgresql://host/models'}
     """
-    places: dict[str, Path] = {}
-    for text in folders:
-        name, separator, folder = text.partition("=")
-        if not (separator and folder and NAME.fullmatch(name)):
-            name, folder = Path(text).resolve().name, text
-            if not NAME.fullmatch(name):
-                raise UserError(f"the folder {text!r} has no name for an address: give one, as in mail={text}")
+    places: dict[str, str] = {}
+    for text in stores:
+        name, separator, place = text.partition("=")
+        if not (separator and place and NAME.fullmatch(name)):
+            name, place = Path(text).resolve().stem, text
+            if place.startswith(URLS) or not NAME.fullmatch(name):
+                raise UserError(f"the store {text!r} has no name for an address: give one, as in mail={text}")
         if name in places:
-            raise UserError(f"two models are called {name!r}: give each a name of its own, as in NAME=FOLDER")
-        places[name] = Path(folder)
+            raise UserError(f"two models are called {name!r}: give each a name of its own, as in NAME=STORE")
+        places[name] = place
     return places
 
 
@@ -211,18 +223,17 @@ def make_rows(vectors: bool, columns: options.ColumnOptions) -> dict[str, Any]:
     return {"features": "grow", **given}
 
 
-def open_model(folder: Path, learner: str | None, known: dict[str, Any]) -> gp.Online:
-    """Return the model of a folder, or a new one."""
-    from gappletron.online.store import open_store
+def open_model(place: str, name: str, learner: str | None, known: dict[str, Any]) -> gp.Online:
+    """Return the model of a store, or a new one. In PostgreSQL it has the name that it is served under."""
+    from gappletron.online.opening import is_stored
 
-    store = open_store(folder)
-    if store.settings() is None:
+    stored_as = name if place.startswith(URLS) else DEFAULT
+    if not is_stored(place, stored_as):
         if "graph" not in known:
-            store.close()
             raise UserError(
-                f"there is no model in {str(folder)!r} yet, and a new one needs a graph: give one, as in --graph "
-                "filtering --classes ham,spam"
+                f"there is no model in {place!r} yet, and a new one needs a graph: give one, as in --graph filtering "
+                "--classes ham,spam"
             )
         if "features" not in known:
             known = {"encoder": gp.Encoder(), **known}
-    return gp.Online.open(store, learner, **known)
+    return gp.Online.open(place, learner, name=stored_as, **known)

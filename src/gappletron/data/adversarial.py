@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from gappletron.base.checks import whole
-from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, make_chunk
+from gappletron.data.stream import CHUNK, Chunk, make_chunk
 from gappletron.data.synthetic import GeneratedStream
+from gappletron.kernel.types import MOST_NARROW
 
 
 class Segments(GeneratedStream):
@@ -45,7 +46,7 @@ class Segments(GeneratedStream):
     example = "R=8,turned=3"
 
     def __init__(self, root: int, turned: int | None = None) -> None:
-        self.root = whole(root, "the root R", least=1, most=(MOST_FEATURES - 1) // 2)
+        self.root = whole(root, "the root R", least=1, most=(MOST_NARROW - 1) // 2)
         self.turned = (
             None if turned is None else whole(turned, "the turned segment, counted from 0,", most=2 * self.root - 1)
         )
@@ -115,7 +116,7 @@ class FreshFeatures(GeneratedStream):
         self.radius = whole(radius, "the comparator's norm B", least=2)
         # M, the rounds before the last feature.
         self.fresh = (self.radius**2 - 1) * K**2
-        self.features = whole(self.fresh + 1, "the number of features, (B^2 - 1) K^2 + 1,", most=MOST_FEATURES)
+        self.features = whole(self.fresh + 1, "the number of features, (B^2 - 1) K^2 + 1,", most=MOST_NARROW)
         self.rounds: int = whole(
             rounds, "the number of rounds T, with (B^2 - 1) K^2 + 1 features,", least=self.features
         )

@@ -11,8 +11,9 @@ from gappletron.base.checks import Label, label, labels, whole
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing
 from gappletron.data.records.values import unbox_numbers
-from gappletron.data.stream import CHUNK, ENTRIES, MOST_FEATURES, Chunk, Stream, find_max_norm, make_chunk
+from gappletron.data.stream import CHUNK, ENTRIES, Chunk, Stream, find_max_norm, make_chunk
 from gappletron.data.vectors import dense_parts
+from gappletron.kernel.types import MOST_NARROW
 
 
 class ArrayRows:
@@ -23,7 +24,7 @@ class ArrayRows:
         self.count, features = self._rows.shape
         if self.count == 0 or features == 0:
             raise UserError(f"X has the shape {self._rows.shape}: a stream needs at least one row and one column")
-        self.features = whole(features, "the number of columns of X", most=MOST_FEATURES)
+        self.features = whole(features, "the number of columns of X", most=MOST_NARROW)
 
     def chunks(self, positions: NDArray[np.int64]) -> Iterator[Chunk]:
         """Yield the rows with these labels, or raise a UserError that says which entry is not finite."""

@@ -1,8 +1,9 @@
 """The formats of files: CSV, TSV, JSON lines, Parquet, Vowpal Wabbit's text and svmlight, all in :data:`FORMATS`.
 
-To add a format, write a reader and an entry of the table. A reader yields blocks of rows: Arrow record batches, or
-lists of dicts where the format has no fixed columns. CSV and Parquet are read by pyarrow. JSON lines are read by
-Python: pyarrow fixes the columns at the first block, and records may get new ones.
+To add a format, write a reader and an entry of the table. A reader yields blocks of rows; asked for `only` one column,
+it may leave out others. CSV and Parquet are read by
+pyarrow. Lines of JSON and of Vowpal Wabbit's text are read by columns where all of a block fit into such
+(:mod:`gappletron.data.lines`), else one by one; each block may have other columns.
 """
 
 import codecs
@@ -15,17 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing, shorten, unknown
 from gappletron.data import sources
-from gappletron.data.records.columns import bytes_to_texts
+from gappletron.data.lines import VW_LABEL, scan_json, scan_vw
+from gappletron.data.records.columns import Block, bytes_to_texts
 from gappletron.data.records.values import decode
 from gappletron.data.sources import Progress, Source
 
-# Rows in a block of JSON lines or of Vowpal Wabbit's text, and at most in one of Parquet.
+# Rows at most in a block of Parquet, or of lines that are read one by one.
 BLOCK_ROWS = 4096
-# The column that holds the label of a line for Vowpal Wabbit.
-VW_LABEL = "vw label"
 DELIMITERS = (",", "\t", ";")
 
 # ------------------------------------------------------------------------------------------------------------ CSV, TSV
@@ -40,9 +42,14 @@ class Header(NamedTuple):
 
 
 def read_delimited(
-    source: Source, progress: Progress = None, *, delimiter: str | None = None, quote: str | bool = '"'
-) -> Iterator[Any]:
-    """Yield the rows of a CSV file as record batches of texts; an empty field is null.
+    source: Source,
+    progress: Progress = None,
+    only: str | None = None,
+    *,
+    delimiter: str | None = None,
+    quote: str | bool = '"',
+) -> Iterator[Block]:
+    """Yield the rows of a CSV file as texts; an empty field is null.
 
     The delimiter (comma, semicolon or tab) is found in the header where it is not given. Fields may be quoted, and then
     hold delimiters and line breaks; with ``quote=False`` a quotation mark is a character like others. A field that is
@@ -55,6 +62,7 @@ def read_delimited(
         first = next(blocks, b"")
         header = _read_header(source, first, delimiter)
         types = dict.fromkeys(header.names, pa.binary())
+        wanted = None if only is None else list(dict.fromkeys([only, header.names[-1]]))
         marks = rows = 0
 
         def count_marks() -> Iterator[bytes]:
@@ -69,10 +77,12 @@ def read_delimited(
                 io.BufferedReader(sources.BlockFile(count_marks())),
                 pacsv.ReadOptions(column_names=header.names, block_size=sources.BLOCK, use_threads=False),
                 pacsv.ParseOptions(delimiter=header.delimiter, quote_char=quote, newlines_in_values=bool(quote)),
-                pacsv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""]),
+                pacsv.ConvertOptions(
+                    column_types=types, strings_can_be_null=True, null_values=[""], include_columns=wanted
+                ),
             ) as reader:
                 for batch in reader:
-                    yield _as_texts(batch, header)
+                    yield Block(_as_texts(batch, header.delimiter), has_header=only is None)
                     rows += batch.num_rows
                     last = batch[-1][-1].as_py() if batch.num_rows else last
         except pa.ArrowInvalid as error:
@@ -82,15 +92,15 @@ def read_delimited(
             raise UserError(f"{source.name} ends inside a quoted field of row {rows:,}: {cure}")
 
 
-def _as_texts(batch: Any, header: Header) -> Any:
+def _as_texts(batch: Any, delimiter: str) -> Any:
     """Return a batch of bytes as one of texts. Between semicolons, 1,5 is a number: it becomes 1.5."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     columns = [bytes_to_texts(column) for column in batch.columns]
-    if header.delimiter == ";":
+    if delimiter == ";":
         columns = [pc.replace_substring_regex(column, r"^([+-]?\d+),(\d+)$", r"\1.\2") for column in columns]
-    return pa.RecordBatch.from_arrays(columns, header.names)
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
 def _read_header(source: Source, first: bytes, delimiter: str | None) -> Header:
@@ -154,31 +164,42 @@ def _explain_csv(name: str, error: str, rows: int, header: Header) -> UserError:
 # ----------------------------------------------------------------------------------------------------- lines of a text
 
 
-def read_records(
-    source: Source, progress: Progress = None, *, parse: Callable[[str], Any]
-) -> Iterator[list[dict[str, Any]]]:
-    """Yield what `parse` makes of the lines that are not blank, in lists that are short in rows and in bytes.
+def read_by_lines(
+    source: Source,
+    progress: Progress = None,
+    only: str | None = None,  # noqa: ARG001 - a line is read as a whole
+    *,
+    scan: Callable[[bytes], Block | None],
+    parse: Callable[[str], dict[str, Any]],
+) -> Iterator[Block]:
+    """Yield the lines that are not blank: by columns where `scan` can, else what `parse` makes of each.
 
     `parse` raises a ValueError that says what is wrong with a line.
     """
-    number = total = 0
-    records: list[dict[str, Any]] = []
+    lines = 0
     with source.blocks(progress) as blocks:
         for block in sources.read_lines(blocks, source.name):
-            for number, line in enumerate(block.split(b"\n")[:-1], number + 1):  # noqa: B020 - it goes on
-                if not line.strip():
-                    continue
-                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                try:
-                    records.append(parse(decode(text)))
-                except ValueError as error:
-                    raise UserError(f"{source.name}, line {number} {error}") from None
-                total += len(line)
-                if len(records) == BLOCK_ROWS or total > sources.BLOCK:
-                    yield records
-                    records, total = [], 0
+            text = block.removeprefix(codecs.BOM_UTF8) if lines == 0 else block
+            found = scan(text)
+            yield from [found] if found is not None else _parse_lines(text, source.name, lines, parse)
+            lines += int(np.count_nonzero(np.frombuffer(block, np.uint8) == ord("\n")))
+
+
+def _parse_lines(block: bytes, name: str, lines: int, parse: Callable[[str], dict[str, Any]]) -> Iterator[Block]:
+    """Yield the lines of a block, which comes after so many, as some dicts at a time."""
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(block.split(b"\n")[:-1], lines + 1):
+        if not line.strip():
+            continue
+        try:
+            records.append(parse(decode(line)))
+        except ValueError as error:
+            raise UserError(f"{name}, line {number} {error}") from None
+        if len(records) == BLOCK_ROWS:
+            yield Block(records)
+            records = []
     if records:
-        yield records
+        yield Block(records)
 
 
 def parse_json(line: str) -> Any:
@@ -217,8 +238,8 @@ def parse_vw(line: str) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------------------- Parquet
 
 
-def read_parquet(source: Source, progress: Progress = None) -> Iterator[Any]:
-    """Yield the rows of a Parquet file as record batches."""
+def read_parquet(source: Source, progress: Progress = None, only: str | None = None) -> Iterator[Block]:
+    """Yield the rows of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -228,8 +249,8 @@ def read_parquet(source: Source, progress: Progress = None) -> Iterator[Any]:
         with pq.ParquetFile(source.path) as file:
             total, done = file.metadata.num_rows, 0
             _check_names(source.name, file.schema_arrow.names)
-            for batch in file.iter_batches(batch_size=BLOCK_ROWS):
-                yield batch
+            for batch in file.iter_batches(batch_size=BLOCK_ROWS, columns=None if only is None else [only]):
+                yield Block(batch, has_header=only is None)
                 done += batch.num_rows
                 if progress is not None:
                     progress(done, total)
@@ -242,7 +263,7 @@ def read_parquet(source: Source, progress: Progress = None) -> Iterator[Any]:
 # -------------------------------------------------------------------------------------------------------------- formats
 
 
-def refuse_svmlight(source: Source, progress: Progress = None) -> Iterator[Any]:  # noqa: ARG001 - as all readers
+def refuse_svmlight(source: Source, progress: Progress = None) -> Iterator[Block]:  # noqa: ARG001 - as all readers
     """Raise a UserError: svmlight files are no tables."""
     cure = "omit the label and the columns, or name its format (--format csv)"
     raise UserError(f"{source.name} is read as svmlight, which has no named columns: {cure}")
@@ -258,12 +279,12 @@ class Format(NamedTuple):
     title: str
     endings: tuple[str, ...]
     fits: Callable[[bytes, str], bool]
-    read: Callable[..., Iterator[Any]]
+    read: Callable[..., Iterator[Block]]
 
 
 read_tsv = functools.partial(read_delimited, delimiter="\t", quote=False)
-read_json = functools.partial(read_records, parse=parse_json)
-read_vw = functools.partial(read_records, parse=parse_vw)
+read_json = functools.partial(read_by_lines, scan=scan_json, parse=parse_json)
+read_vw = functools.partial(read_by_lines, scan=scan_vw, parse=parse_vw)
 
 # The formats by their names. Of several that a file looks like, the first one is meant.
 FORMATS = {

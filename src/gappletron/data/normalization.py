@@ -16,6 +16,10 @@ from gappletron.kernel.types import Floats, Ints
 # set the scale.
 LONGEST_JUMP = 10.0
 
+# Nothing is known that could cut the first entry of a column that is not 0. Where it is more than so many times as
+# large as the second, it counts afterwards as LONGEST_JUMP times that: it may have been the outlier.
+FIRST_JUMP = 100.0
+
 # A column whose deviations add up to less, or that was never seen, has no scale: the signs of its entries count.
 LEAST_DEVIATION = 1e-200
 
@@ -232,6 +236,9 @@ def note(columns: Floats, j: int, value: float, noted: float) -> None:
     the rows are forgotten, and the centre and the scale that follow from these.
     """
     nonzeros, sizes = columns[j, NONZEROS], columns[j, SIZES]
+    if nonzeros == 1.0 and sizes > FIRST_JUMP * abs(value) > 0.0:
+        shrink_first(columns, j, LONGEST_JUMP * abs(value) / sizes)
+        sizes = columns[j, SIZES]
     if abs(value) * nonzeros > LONGEST_JUMP * sizes and nonzeros > 0.0:
         value = math.copysign(LONGEST_JUMP * sizes / nonzeros, value)
     entries = columns[j, ENTRIES] + 1.0
@@ -249,6 +256,14 @@ def note(columns: Floats, j: int, value: float, noted: float) -> None:
     columns[j, SCALE] = entries / deviations if deviations > LEAST_DEVIATION else 0.0
     if entries > MOST_ENTRIES:
         forget(columns, j, MOST_ENTRIES / entries, noted)
+
+
+@seldom
+def shrink_first(columns: Floats, j: int, factor: float) -> None:
+    """Multiply the only entry of column j that is not 0 by this factor: all its sums are multiples of that entry."""
+    columns[j, SIZES] *= factor
+    columns[j, SUMS] *= factor
+    columns[j, DEVIATIONS] *= factor
 
 
 @seldom

@@ -23,7 +23,7 @@ from gappletron.data.stream import (
     squared_size,
 )
 from gappletron.data.vectors import Vectors
-from gappletron.kernel.compiling import specialise
+from gappletron.kernel.compiling import run
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.types import Floats, Vector
 
@@ -91,7 +91,7 @@ def measure(chunk: Chunk, where: str, first: int = 0) -> Prepared:
     Its rows are numbered from `first` in messages.
     """
     squared = np.empty(len(chunk.labels))
-    specialise(measure_rows, chunk, squared)(chunk, squared)
+    run(measure_rows, chunk.indptr, chunk.values, squared)
     if not np.abs(chunk.values).max(initial=0.0) <= LARGEST_VALUE:  # so NaN is found as well
         entry = int(np.argmin(np.abs(chunk.values) <= LARGEST_VALUE))
         row = int(np.searchsorted(chunk.indptr, entry, side="right")) - 1
@@ -101,10 +101,10 @@ def measure(chunk: Chunk, where: str, first: int = 0) -> Prepared:
     return Prepared(chunk, squared, int(chunk.indices.max(initial=-1)) + 1, int(chunk.labels.max(initial=-1)) + 1)
 
 
-def measure_rows(chunk: Chunk, out: Floats) -> None:
+def measure_rows(indptr: NDArray[np.int64], values: Floats, out: Floats) -> None:
     """Write ||x_t||^2 of every row of a chunk."""
     for t in range(out.size):
-        out[t] = squared_size(chunk.values, chunk.indptr[t], chunk.indptr[t + 1])
+        out[t] = squared_size(values, indptr[t], indptr[t + 1])
 
 
 def prepare_chunks(stream: Stream) -> Iterator[Prepared]:
@@ -118,7 +118,7 @@ def prepare_chunks(stream: Stream) -> Iterator[Prepared]:
         played += len(chunk.labels)
 
 
-def prepare_rows(X: Any, features: int, may_have_more: bool = False) -> Iterator[Prepared]:
+def prepare_rows(X: Any, features: int | None) -> Iterator[Prepared]:
     """Return vectors that were checked for a model, or the rows of a dense 2-D array or a sparse matrix, in chunks
     whose labels mean nothing.
 
@@ -128,7 +128,7 @@ def prepare_rows(X: Any, features: int, may_have_more: bool = False) -> Iterator
     if isinstance(X, Vectors):
         return iter([measure(make_chunk(*X[:3], np.zeros(X.squared.size, np.int64)), "X")])
     rows = ArrayRows(X)
-    if rows.features != features and not may_have_more:
+    if features not in (None, rows.features):
         raise UserError(f"X has {rows.features} columns and the model {features} features: give one for each")
     return (measure(chunk, "X") for chunk in rows.chunks(np.zeros(rows.count, np.int64)))
 

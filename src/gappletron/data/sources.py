@@ -9,7 +9,8 @@ import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import Any, BinaryIO
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from gappletron.data.stream import Stream
 
 # Called with the bytes (or rows) that were read, and those that there are.
 Progress = Callable[[int, int], None] | None
+
+Item = TypeVar("Item")
 
 # Bytes that are read, and at most decompressed, in one step.
 BLOCK = 1 << 20
@@ -124,15 +127,23 @@ def _unpack(packed: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _decompress(read: Callable[[int], bytes], name: str, kind: str) -> Iterator[bytes]:
+    """Yield what the steps of decompression give, in blocks that are as long as those of plain files."""
+    parts: list[bytes] = []
+    problem = None
     while True:
         try:
             text = read(BLOCK)
         except (OSError, EOFError, zlib.error) as error:
             what = "truncated" if isinstance(error, EOFError) or "runcated" in str(error) else "corrupt"
-            raise UserError(f"{name} is {what} ({kind}): download or compress it again") from None
+            problem, text = UserError(f"{name} is {what} ({kind}): download or compress it again"), b""
+        parts += [text] if text else []
+        if parts and (not text or sum(map(len, parts)) >= BLOCK):
+            yield b"".join(parts)
+            parts = []
+        if problem is not None:
+            raise problem
         if not text:
             return
-        yield text
 
 
 def read_lines(blocks: Iterator[bytes], name: str) -> Iterator[bytes]:
@@ -177,6 +188,19 @@ class BlockFile(io.RawIOBase):
         buffer[:size] = block[:size]
         self._rest = block[size:]
         return size
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield the same items; while one is used, a thread makes the next.
+
+    >>> list(read_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
 
 
 class FileStream(Stream):

@@ -17,15 +17,12 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label, whole
 from gappletron.base.errors import UserError
 from gappletron.data.scores import NO_SCORES, check_score_table
-from gappletron.kernel.compiling import specialise
+from gappletron.kernel.compiling import run
 from gappletron.kernel.pieces import helper
-from gappletron.kernel.types import Floats
+from gappletron.kernel.types import MOST_FEATURES, MOST_NARROW, Floats, Indices
 
 # The maximum number of rounds in a chunk.
 CHUNK = 65_536
-
-# The largest number of features: indices are int32.
-MOST_FEATURES = 2**31 - 1
 
 # The maximum number of entries in a chunk, unless a single row has more: it bounds the memory of wide streams.
 ENTRIES = 4_194_304
@@ -34,9 +31,9 @@ ENTRIES = 4_194_304
 class Chunk(NamedTuple):
     """Consecutive rounds: row ``i`` has entries at ``indices[indptr[i]:indptr[i + 1]]`` and the label ``labels[i]``.
 
-    The arrays are one-dimensional, contiguous and read-only; ``indptr`` and ``labels`` are int64, ``indices`` int32,
-    sorted and distinct within a row, ``values`` float64; ``indptr`` begins at 0, labels are positions in the stream's
-    ``classes``.
+    The arrays are one-dimensional, contiguous and read-only; ``indptr`` and ``labels`` are int64, ``indices`` int32
+    (int64 where one is larger), sorted and distinct within a row, ``values`` float64; ``indptr`` begins at 0, labels
+    are positions in the stream's ``classes``.
 
     >>> from gappletron import ArrayStream
     >>> chunk = next(ArrayStream([[0, 2.5], [3, 4]], ["ham", "spam"]).chunks())
@@ -45,7 +42,7 @@ class Chunk(NamedTuple):
     """
 
     indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
+    indices: Indices
     values: NDArray[np.float64]
     labels: NDArray[np.int64]
 
@@ -62,9 +59,16 @@ def make_chunk(indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     >>> make_chunk(np.array([0, 1]), np.array([3]), np.array([1.0]), np.array([0])).indices.flags.writeable
     False
     """
+    indices = np.asarray(indices)
+    wide = indices.dtype == np.int64 and indices.max(initial=0) > MOST_NARROW
     typed = (
         np.require(array, dtype, ["C", "A"]).view()
-        for array, dtype in ((indptr, np.int64), (indices, np.int32), (values, np.float64), (labels, np.int64))
+        for array, dtype in (
+            (indptr, np.int64),
+            (indices, np.int64 if wide else np.int32),
+            (values, np.float64),
+            (labels, np.int64),
+        )
     )
     chunk = Chunk(*typed)
     for array in chunk:
@@ -106,8 +110,8 @@ def _find_problem(given: Chunk, typed: Chunk, features: int, classes: int) -> st
 
 
 def drop_zeros(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], values: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]:
+    indptr: NDArray[np.int64], indices: Indices, values: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], Indices, NDArray[np.float64]]:
     """Return the same rows without their stored zeros.
 
     >>> drop_zeros(np.array([0, 2, 3]), np.array([4, 6, 5], np.int32), np.array([1.0, 0.0, -0.0]))
@@ -116,18 +120,17 @@ def drop_zeros(
     kept = np.count_nonzero(values)
     if kept == values.size:
         return indptr, indices, values
-    out = np.zeros_like(indptr), np.empty(kept + 1, np.int32), np.empty(kept + 1)
-    arguments = (indptr, indices, values, *out)
-    specialise(_drop_zeros, *arguments)(*arguments)
+    out = np.zeros_like(indptr), np.empty(kept + 1, indices.dtype), np.empty(kept + 1)
+    run(_drop_zeros, indptr, indices, values, *out)
     return out[0], out[1][:kept], out[2][:kept]
 
 
 def _drop_zeros(
     indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
+    indices: Indices,
     values: NDArray[np.float64],
     out_indptr: NDArray[np.int64],
-    out_indices: NDArray[np.int32],
+    out_indices: Indices,
     out_values: NDArray[np.float64],
 ) -> None:
     at = 0
@@ -174,10 +177,10 @@ def compute_norm(values: Any, start: int, stop: int) -> float:
     return largest * math.sqrt(total)
 
 
-def _largest_norm(chunk: Chunk) -> float:
+def _largest_norm(indptr: NDArray[np.int64], values: Floats) -> float:
     largest = 0.0
-    for row in range(len(chunk.labels)):
-        largest = max(largest, compute_norm(chunk.values, chunk.indptr[row], chunk.indptr[row + 1]))
+    for row in range(indptr.size - 1):
+        largest = max(largest, compute_norm(values, indptr[row], indptr[row + 1]))
     return largest
 
 
@@ -187,7 +190,7 @@ def largest_norm(chunk: Chunk) -> float:
     >>> largest_norm(make_chunk(np.array([0, 2, 2]), np.array([0, 7]), np.array([2e200, 0.0]), np.array([0, 1])))
     2e+200
     """
-    return float(specialise(_largest_norm, chunk)(chunk))
+    return float(run(_largest_norm, chunk.indptr, chunk.values))
 
 
 def check_norm(norm: float, name: str) -> float:
@@ -202,8 +205,8 @@ def add_bias(chunk: Chunk) -> Chunk:
     indptr = chunk.indptr + np.arange(chunk.indptr.size)
     is_given = np.ones(indptr[-1], np.bool_)
     is_given[indptr[:-1]] = False
-    indices, values = np.zeros(is_given.size, np.int32), np.ones(is_given.size)
-    indices[is_given], values[is_given] = chunk.indices + np.int32(1), chunk.values
+    indices, values = np.zeros(is_given.size, chunk.indices.dtype), np.ones(is_given.size)
+    indices[is_given], values[is_given] = chunk.indices + chunk.indices.dtype.type(1), chunk.values
     return make_chunk(indptr, indices, values, chunk.labels)
 
 

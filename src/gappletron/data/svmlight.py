@@ -17,9 +17,10 @@ from gappletron.data import sources
 from gappletron.data.arrays import check_classes, plain_names
 from gappletron.data.formats import describe_content
 from gappletron.data.sources import FileStream, Progress
-from gappletron.data.stream import CHUNK, MOST_FEATURES, Chunk, check_norm, largest_norm, make_chunk
+from gappletron.data.stream import CHUNK, Chunk, check_norm, largest_norm, make_chunk
 from gappletron.data.svmlight_parser import Rows, make_powers, make_rows, parse
-from gappletron.kernel.compiling import specialise
+from gappletron.kernel.compiling import run
+from gappletron.kernel.types import MOST_NARROW
 
 
 class Scan(NamedTuple):
@@ -78,7 +79,7 @@ class SvmlightFile(FileStream):
     ) -> None:
         super().__init__(path)
         self._scan: Scan | None = None
-        self._features = None if features is None else whole(features, "features", least=1, most=MOST_FEATURES)
+        self._features = None if features is None else whole(features, "features", least=1, most=MOST_NARROW)
         self._classes = (
             None if classes is None else check_classes(_name_classes(map(_read_class, plain_names(classes))))
         )
@@ -135,7 +136,7 @@ class SvmlightFile(FileStream):
             raise UserError(f"{self.name} is a pipe and cannot be scanned: give the features, the classes and max_norm")
         rows, largest, norm = 0, 1, 0.0
         found = np.empty(0)
-        for part in self._parse(self._features or MOST_FEATURES, progress):
+        for part in self._parse(self._features or MOST_NARROW, progress):
             rows += len(part.labels)
             largest = max(largest, part.largest)
             norm = max(norm, largest_norm(part.chunk))
@@ -208,8 +209,8 @@ class SvmlightFile(FileStream):
             for block in sources.read_lines(blocks, self.name):
                 if len(rows.labels) <= len(block) // 2:
                     rows = make_rows(2 * len(block))
-                arguments = (np.frombuffer(block, np.uint8), lines, rows, most, make_powers())
-                count, doubtful, largest, lines, line, token = specialise(parse, *arguments)(*arguments)
+                data = np.frombuffer(block, np.uint8)
+                count, doubtful, largest, lines, line, token = run(parse, data, lines, rows, most, make_powers())
                 wrong = "" if token < 0 else self._explain_token(block, lines, line, token, most)
                 count, reason = _read_doubtful(block, rows, count, doubtful)
                 if reason:

@@ -12,7 +12,7 @@ from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.text import read_settings
 from gappletron.data.stream import CHUNK, ENTRIES, Chunk, Stream, make_chunk
-from gappletron.kernel.compiling import specialise
+from gappletron.kernel.compiling import run
 from gappletron.kernel.pieces import helper
 
 
@@ -248,8 +248,7 @@ class Synthetic(GeneratedStream):
             rounds = min(most, left)
             indptr, labels = np.empty(rounds + 1, np.int64), np.empty(rounds, np.int64)
             indices = np.empty(rounds * width, np.int32)
-            arguments = (rng, recipe, indptr, indices, labels)
-            entries = specialise(_generate, *arguments)(*arguments)
+            entries = run(_generate, rng, recipe, indptr, indices, labels)
             yield make_chunk(indptr, indices[:entries], ones[:entries], labels)
             left -= rounds
 

@@ -12,14 +12,27 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import Label, label
 from gappletron.base.errors import UserError
+from gappletron.base.parts import part
 from gappletron.base.text import listing, shorten, unknown
 from gappletron.data.arrays import check_classes, locate_labels, plain_names
-from gappletron.data.formats import VW_LABEL, describe_content, find_format, recognise
-from gappletron.data.records.columns import CATEGORICAL, DROP, NUMERIC, TEXT, is_text, to_plain, to_strings, to_table
+from gappletron.data.formats import describe_content, find_format, recognise
+from gappletron.data.lines import VW_LABEL
+from gappletron.data.records.columns import (
+    CATEGORICAL,
+    DROP,
+    NUMERIC,
+    TEXT,
+    Block,
+    is_text,
+    to_array,
+    to_plain,
+    to_strings,
+    to_table,
+)
 from gappletron.data.records.encoder import Encoder, list_records
 from gappletron.data.records.values import is_missing, is_record, to_number, to_text, unbox_numbers
 from gappletron.data.scores import NO_SCORES, squash_scores
-from gappletron.data.sources import FileStream, Progress, Source
+from gappletron.data.sources import FileStream, Progress, Source, read_ahead
 from gappletron.data.stream import CHUNK, Chunk, Stream, make_chunk
 from gappletron.kernel.types import Floats
 
@@ -116,12 +129,9 @@ class TableFile(FileStream):
             raise UserError(f"{self.name} is a pipe, and its rows have scores: name its --classes (classes=)")
         self._is_prepared = False
         self._found: dict[str, None] = {}
-        self._blocks: Iterator[Any] | None = None
+        self._blocks: Iterator[Block] | None = None
 
-    @property
-    def features(self) -> int:  # type: ignore[override]
-        """The number of features of the encoder."""
-        return self._encoder.features
+    features: int = part("_encoder.features", "The number of features of the encoder.")
 
     @property
     def encoder(self) -> Encoder:
@@ -146,23 +156,26 @@ class TableFile(FileStream):
         """Look at the first block, and scan the file for its classes where they were not given."""
         if self._is_prepared:
             return
-        rest = self._read(self._source, None if self.is_pipe else progress)
+        rest = self._read(self._source)
         first = next(rest, None)
         if first is None:
             raise UserError(f"{self.name} has no rows: a table needs at least one")
         self._check_columns(first)
         encoder = self._encoder.declaring(dict.fromkeys([self.label or "", *self._scores.values()], DROP))
         encoder = encoder.declaring(find_kinds(first, encoder))
-        blocks = itertools.chain([first], rest)
         if self.is_pipe:
+            blocks = itertools.chain([first], rest)
             self._blocks = self._await_classes(blocks) if self.is_open else blocks
         elif self._classes is None:
-            self._rows, self._classes = self._read_labels(blocks)
+            found = self._read_labels(self._read(self._source, progress, only=self.label))
+            if self.label in found[1]:  # a repeated header is told by all of its columns
+                found = self._read_labels(self._read(self._source, progress))
+            self._rows, self._classes = found
         self._encoder, self._is_prepared = encoder, True
         if self._scores:
             order_columns(self._scores, self.classes)  # an error where one is missing
 
-    def _await_classes(self, blocks: Iterator[Any]) -> Iterator[Any]:
+    def _await_classes(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Read a pipe until two classes have come; return all of its blocks."""
         waiting = []
         for block in blocks:
@@ -172,9 +185,9 @@ class TableFile(FileStream):
                 return itertools.chain(waiting, blocks)
         raise self._explain_one_class(next(iter(self._found)))
 
-    def _check_columns(self, block: Any) -> None:
+    def _check_columns(self, block: Block) -> None:
         """Raise a UserError if the table has no labels, or lacks a column that was declared."""
-        known = _column_names(block)
+        known = block.first_names()
         if self.label is None:
             cure = f"name the column of its labels with --label (label=), one of {listing(known)}"
             raise UserError(f"{self.name} is a table: {cure}")
@@ -189,10 +202,10 @@ class TableFile(FileStream):
             hint = "; if the file has no header, name its columns with --columns (columns=)" if has_header else ""
             raise UserError(f"{unknown(self.label, f'column in {self.name} called', known)}{hint}")
         missing = [name for name in self._required if name not in known]
-        if missing and not isinstance(block, list):
+        if missing and block.has_header:
             raise unknown(missing[0], f"column in {self.name} called", known)
 
-    def _read_labels(self, blocks: Iterator[Any]) -> tuple[int, tuple[str, ...]]:
+    def _read_labels(self, blocks: Iterator[Block]) -> tuple[int, tuple[str, ...]]:
         """Return the number of rows of the whole file, and its labels, sorted."""
         rows, found = 0, set()
         for block in blocks:
@@ -204,16 +217,16 @@ class TableFile(FileStream):
             raise self._explain_one_class(next(iter(found)))
         return rows, tuple(sorted(found, key=_sort_key))
 
-    def _find_labels(self, block: Any, rows: int) -> Labels:
+    def _find_labels(self, block: Block, rows: int) -> Labels:
         """Return the labels of a block, which begins after so many rows; every row must have one."""
         here = find_labels(block, self.label or "")
         if "" in here.names:
             where = f"{self.name}, row {rows + here.first_row(''):,}"
             cure = "drop the row, or use gappletron predict for rows without labels"
             raise UserError(f"{where} has no label in the column {self.label!r}: {cure}")
-        if self.label in here.names and not isinstance(block, list):
+        if self.label in here.names and block.has_header:
             row = here.first_row(self.label)
-            if block.slice(row - 1, 1).to_pylist() == [{name: name for name in block.schema.names}]:
+            if block.rows.slice(row - 1, 1).to_pylist() == [{name: name for name in block.names()}]:
                 raise UserError(f"{self.name}, row {rows + row:,} repeats the header, as in joined files: remove it")
         return here
 
@@ -225,9 +238,10 @@ class TableFile(FileStream):
         """Return the rounds from the beginning with their scores; a pipe can be read only once."""
         self.prepare()
         self._begin()
-        return self._play(self._blocks or self._read(self._source))
+        chunks = self._play(self._blocks or self._read(self._source))
+        return chunks if self.is_pipe else read_ahead(chunks)  # a pipe may wait forever
 
-    def _play(self, blocks: Iterator[Any]) -> Iterator[tuple[Chunk, Floats]]:
+    def _play(self, blocks: Iterator[Block]) -> Iterator[tuple[Chunk, Floats]]:
         rows, columns = 0, order_columns(self._scores, self.classes) if self._scores else []
         for block in blocks:
             positions = self._locate_labels(self._find_labels(block, rows), rows)
@@ -257,8 +271,8 @@ class RecordStream(Stream):
     :param encoder: how records become features; by default by the types of their values.
 
     >>> stream = RecordStream(["win a prize", "see you at five"], ["spam", "ham"])
-    >>> stream.classes, stream.rounds, stream.features
-    (('ham', 'spam'), 2, 2147483647)
+    >>> stream.classes, stream.rounds, stream.encoder
+    (('ham', 'spam'), 2, Encoder())
     """
 
     max_norm = None
@@ -289,8 +303,8 @@ class RecordStream(Stream):
             yield make_chunk(*self.encoder.encode_many(part), self._labels[start : start + CHUNK])
 
 
-def read_table(path: str, format: str | None = None, columns: Iterable[str] | None = None) -> Iterator[Any]:
-    """Yield the rows of a table in a file, with or without labels: record batches, or lists of dicts.
+def read_table(path: str, format: str | None = None, columns: Iterable[str] | None = None) -> Iterator[Block]:
+    """Yield the rows of a table in a file, with or without labels.
 
     The format is found as :func:`gappletron.open_stream` does it.
     """
@@ -318,14 +332,14 @@ def are_records(rows: Any) -> bool:
     )
 
 
-def find_labels(block: Any, label: str) -> Labels:
+def find_labels(block: Block, label: str) -> Labels:
     """Return the labels of a block, those that are distinct in the order in which they come."""
-    if isinstance(block, list):
-        values = [record.get(label) for record in block]
-    else:
-        import pyarrow as pa
+    import pyarrow as pa
 
-        column = block.column(label)
+    column = block.column(label)
+    if isinstance(column, list):
+        values = column
+    else:
         try:
             encoded = column.dictionary_encode()
         except pa.ArrowException:
@@ -333,7 +347,7 @@ def find_labels(block: Any, label: str) -> Labels:
             raise UserError(f"{what}, which cannot be labels: give texts or numbers") from None
         names = [_label_text(value.as_py()) for value in encoded.dictionary]
         if encoded.null_count == 0 and len(set(names)) == len(names):
-            return Labels(names, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64))
+            return Labels(names, to_array(encoded.indices).astype(np.int64))
         values = column.to_pylist()
     places: dict[str, int] = {}
     found = np.array([places.setdefault(_label_text(value), len(places)) for value in values], np.int64)
@@ -355,12 +369,12 @@ def order_columns(scores: Mapping[str, str], classes: Iterable[Label]) -> list[s
     return [scores[name] for name in names]
 
 
-def read_scores(block: Any, columns: list[str], where: str, rows: int) -> Floats:
+def read_scores(block: Block, columns: list[str], where: str, rows: int) -> Floats:
     """Return the scores of a block of a table, which begins after so many rows, from these columns."""
-    found = np.empty((len(block), len(columns)))
-    for place, column in enumerate(columns):
-        is_list = isinstance(block, list)
-        values = [record.get(column) for record in block] if is_list else block.column(column).to_pylist()
+    found = np.empty((len(block.rows), len(columns)))
+    for place, name in enumerate(columns):
+        column = block.column(name)
+        values = column if isinstance(column, list) else column.to_pylist()
         found[:, place] = [np.nan if (number := to_number(value)) is None else number for value in values]
     if not np.isfinite(found).all():
         row, place = np.argwhere(~np.isfinite(found))[0].tolist()
@@ -373,30 +387,29 @@ def _label_text(value: Any) -> str:
     return "" if is_missing(value) else to_text(value)
 
 
-def _column_names(block: Any) -> list[str]:
-    return list(block[0]) if isinstance(block, list) else list(block.schema.names)
-
-
-def find_kinds(block: Any, encoder: Encoder) -> dict[str, str]:
+def find_kinds(block: Block, encoder: Encoder) -> dict[str, str]:
     """Return what the columns of a first block are that the encoder does not declare; those that are left out go by
     their values.
     """
     found: dict[str, str] = {}
-    if isinstance(block, list):
-        names = dict.fromkeys(name for record in block[:SAMPLED] for name in record)
-        columns = {name: [record.get(name) for record in block[:SAMPLED]] for name in names}
+    if encoder.strict:  # what it does not declare is refused
+        return found
+    if isinstance(block.rows, list):
+        sample = block.rows[:SAMPLED]
+        names = dict.fromkeys(name for record in sample for name in record)
+        columns = {name: [record.get(name) for record in sample] for name in names}
         texts = {name: values for name, values in columns.items() if any(isinstance(value, str) for value in values)}
     else:
         import pyarrow as pa
 
-        part, texts = block.slice(0, SAMPLED), {}
-        for field in part.schema:
-            if pa.types.is_dictionary(field.type):
+        part, texts = block.rows.slice(0, SAMPLED), {}
+        for field, column in zip(part.schema, part.columns, strict=True):
+            if block.has_header and pa.types.is_dictionary(field.type):
                 found[field.name] = CATEGORICAL
-            elif INDEX.fullmatch(field.name):
+            elif block.has_header and INDEX.fullmatch(field.name):
                 found[field.name] = DROP
-            elif is_text(field.type):
-                texts[field.name] = to_strings(to_plain(part.column(field.name)))
+            elif is_text(field.type) and (block.has_header or column.null_count < len(column)):
+                texts[field.name] = to_strings(to_plain(column))
     for name, values in texts.items():
         found[name] = find_kind([value for value in values if isinstance(value, str) and value])
     return {name: kind for name, kind in found.items() if name not in encoder.kinds}

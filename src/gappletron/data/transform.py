@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gappletron.base.errors import UserError
 from gappletron.data.normalization import AsGiven, Normalization, find_normalization
 from gappletron.data.stream import Chunk, Stream, Wrapped, add_bias, check_stream, find_max_norm, make_chunk
-from gappletron.kernel.compiling import specialise
+from gappletron.kernel.compiling import run
 from gappletron.kernel.state import Sizes, State
 from gappletron.kernel.types import Floats
 
@@ -55,8 +55,7 @@ class Transformed(Wrapped):
         for chunk, scores in check_stream(self._stream).scored():
             if self._normalizes:
                 values = np.array(chunk.values, np.float64)
-                arguments = (self._normalization, state, chunk, values)
-                specialise(_normalize, *arguments)(*arguments)
+                run(_normalize, self._normalization, state, chunk, values)
                 chunk = make_chunk(chunk.indptr, chunk.indices, values, chunk.labels)  # noqa: PLW2901
             yield (add_bias(chunk) if self._bias else chunk), scores
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
 from gappletron.data.records.values import is_record, unbox_numbers
-from gappletron.kernel.compiling import KeptCode, brief, entry_now, specialise
+from gappletron.kernel.compiling import KeptCode, brief, entry_now, run
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.pieces import helper
-from gappletron.kernel.types import NO_VECTOR, Floats, Vector
+from gappletron.kernel.types import MOST_FEATURES, MOST_NARROW, NO_VECTOR, Floats, Indices, Vector
 
 FINE, UNSORTED, OUTSIDE, TOO_LARGE = range(4)
 FLOAT64, INT32, INT64 = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64)
@@ -26,7 +26,7 @@ class Vectors(NamedTuple):
     """Checked sparse vectors as a compressed sparse row matrix, with ||x||^2 of each: many of :class:`Vector`."""
 
     indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
+    indices: Indices
     values: Floats
     squared: Floats
 
@@ -39,7 +39,7 @@ class Vectors(NamedTuple):
         """
         indptr = np.zeros(len(vectors) + 1, np.int64)
         np.cumsum([vector.indices.size for vector in vectors], out=indptr[1:])
-        indices = np.concatenate([NO_VECTOR.indices, *(vector.indices for vector in vectors)])
+        indices: Indices = np.concatenate([NO_VECTOR.indices, *(vector.indices for vector in vectors)])
         values = np.concatenate([NO_VECTOR.values, *(vector.values for vector in vectors)])
         return cls(indptr, indices, values, np.array([vector.squared for vector in vectors], np.float64))
 
@@ -52,7 +52,7 @@ class Vectors(NamedTuple):
         ]
 
 
-def check_sizes(indices: NDArray[np.int32], values: Floats, squared: float) -> None:
+def check_sizes(indices: Indices, values: Floats, squared: float) -> None:
     """Raise a UserError if one of the values is too large; `squared` is the largest ||x||^2 of their rows."""
     if squared > LARGEST_VALUE**2:
         place = int(np.argmax(np.abs(values)))
@@ -62,7 +62,7 @@ def check_sizes(indices: NDArray[np.int32], values: Floats, squared: float) -> N
 
 @helper
 def check_span(
-    indices: NDArray[Any], values: Floats, start: int, stop: int, features: int, out: NDArray[np.int32]
+    indices: NDArray[Any], values: Floats, start: int, stop: int, features: int, out: Indices
 ) -> tuple[int, int, float]:
     """Copy the indices from start to stop; return what is wrong (FINE if nothing), where, and ||x||^2."""
     problem = FINE
@@ -80,16 +80,12 @@ def check_span(
 
 
 @brief
-def check_vector(
-    indices: NDArray[Any], values: Floats, features: int, out: NDArray[np.int32]
-) -> tuple[int, int, float]:
+def check_vector(indices: NDArray[Any], values: Floats, features: int, out: Indices) -> tuple[int, int, float]:
     """As :func:`check_span`, for the whole of two arrays."""
     return check_span(indices, values, 0, indices.size, features, out)
 
 
-def check_rows(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats, features: int, squared: Floats
-) -> bool:
+def check_rows(indptr: NDArray[np.int64], indices: Indices, values: Floats, features: int, squared: Floats) -> bool:
     """Return whether every row is well made, and write ||x||^2 of each."""
     entries = min(indices.size, values.size)
     for t in range(squared.size):
@@ -101,70 +97,71 @@ def check_rows(
     return True
 
 
-def _find_check(kind: type[np.integer[Any]]) -> Any:
-    """Return :func:`check_vector` for indices of a type."""
-    return entry_now(check_vector, np.zeros(0, kind), np.zeros(0), 1, np.zeros(0, np.int32))
-
-
 class Checker:
-    """Checks of vectors as machine code, or as plain Python inside :func:`gappletron.interpreted`."""
+    """Checks of vectors as machine code, or as plain Python inside :func:`gappletron.interpreted`.
 
-    def __init__(self) -> None:
+    :param features: of a model: indices are below, and it decides their type.
+    """
+
+    def __init__(self, features: int) -> None:
+        self.features = features
+        # The length of dense vectors; None where it is any.
+        self.length = None if features == MOST_FEATURES else features
+        self._kind: Any = np.int64 if features > MOST_NARROW else np.int32
         _ = self._narrow, self._wide  # asked for early, and interpreted for life where the checker is made so
         self._places = np.zeros(0, np.int32)
 
-    @KeptCode
-    def _narrow(self) -> Any:
-        return _find_check(np.int32)
+    _narrow = KeptCode(lambda self: self._find_check(np.int32))
+    _wide = KeptCode(lambda self: self._find_check(np.int64))
 
-    @KeptCode
-    def _wide(self) -> Any:
-        return _find_check(np.int64)
+    def _find_check(self, given: Any) -> Any:
+        """Return :func:`check_vector` for indices of a type."""
+        return entry_now(check_vector, np.zeros(0, given), np.zeros(0), 1, np.zeros(0, self._kind))
 
-    def vector(self, x: Any, features: int) -> Vector:
+    def vector(self, x: Any) -> Vector:
         """Return a feature vector as a user gives it, checked: see :meth:`gappletron.Online.act` for its forms."""
         found = None
         if type(x) is tuple and len(x) == 2 and type(x[0]) is type(x[1]) is np.ndarray:
-            found = self._check_arrays(x[0], x[1], features)
-        elif type(x) is np.ndarray and x.shape == (features,):
+            found = self._check_arrays(x[0], x[1], self.features)
+        elif type(x) is np.ndarray and x.shape == (self.length,):
             found = self._check_dense(x)
-        return self._convert(x, features) if found is None else found
+        return self._convert(x) if found is None else found
 
-    def vector_below(self, x: Any, limit: int) -> Vector:
-        """As :meth:`vector`, of any length, with any index below a limit."""
-        return self.vector(x if type(x) is tuple and len(x) == 2 else tuple(sparse_parts(x, None)), limit)
-
-    def only_row(self, X: Any, features: int | None) -> Vector | None:
-        """Return the row of an array or a sparse matrix that has one, of any length if `features` is None; None where
-        there are more, or the row must be converted, or is wrong.
+    def only_row(self, X: Any) -> Vector | None:
+        """Return the row of an array or a sparse matrix that has one; None where there are more, or the row must be
+        converted, or is wrong.
         """
-        if getattr(X, "ndim", 0) != 2 or X.shape[0] != 1 or not 0 < X.shape[1] < 2**31:
+        if getattr(X, "ndim", 0) != 2 or X.shape[0] != 1 or not 0 < X.shape[1] <= MOST_NARROW:
             return None
-        if features not in (None, X.shape[1]):
+        if self.length not in (None, X.shape[1]):
             return None
         if type(X) is np.ndarray:
             return self._check_dense(X[0])
         return self._check_arrays(X.indices, X.data, X.shape[1]) if getattr(X, "format", "") == "csr" else None
 
-    def vectors(self, X: Any, features: int) -> Vectors | None:
+    def vectors(self, X: Any) -> Vectors | None:
         """Return the rows of a SciPy sparse matrix or a 2-D array if all of them are well made; None where one must be
         converted, or is wrong: then :meth:`vector` says what is.
         """
         if isinstance(X, np.ndarray):
-            if X.dtype.kind not in "biuf" or not 0 < X.shape[1] <= features:
+            if X.dtype.kind not in "biuf" or not 0 < X.shape[1] <= (self.length or X.shape[1]):
                 return None
             indptr, indices, values = dense_parts(X)
         else:
             matrix = X.tocsr()
-            is_narrow = matrix.indices.min(initial=0) >= 0 and matrix.indices.max(initial=0) < 2**31
-            if matrix.data.dtype.kind not in "biuf" or not is_narrow:
+            if matrix.data.dtype.kind not in "biuf":
                 return None
-            indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+            indptr, indices = matrix.indptr.astype(np.int64), matrix.indices.copy()
             values = matrix.data.astype(np.float64)
-        squared = np.empty(indptr.size - 1)
-        arguments = (indptr, indices, values, features, squared)
-        is_fine = specialise(check_rows, *arguments)(*arguments)
-        return Vectors(indptr, indices, values, squared) if is_fine else None
+        return self.rows(indptr, indices, values)
+
+    def rows(self, indptr: NDArray[np.int64], indices: NDArray[Any], values: Floats) -> Vectors | None:
+        """Return rows that are arrays of their own; None where one must be converted, or is wrong."""
+        if indices.max(initial=0) > np.iinfo(self._kind).max:
+            return None
+        own, squared = indices.astype(self._kind, copy=False), np.empty(indptr.size - 1)
+        is_fine = run(check_rows, indptr, own, values, self.features, squared)
+        return Vectors(indptr, own, values, squared) if is_fine else None
 
     def _check_dense(self, x: NDArray[Any]) -> Vector | None:
         """Return a copy of a dense vector of the usual type if all is well with it, else None."""
@@ -179,12 +176,12 @@ class Checker:
         check = self._narrow if kind is INT32 else self._wide if kind is INT64 else None
         if check is None or values.dtype is not FLOAT64 or len(shape) != 1 or indices.shape != shape:
             return None
-        own, narrow = values.copy(), np.empty(shape, np.int32)
+        own, narrow = values.copy(), np.empty(shape, self._kind)
         problem, _, squared = check(np.ascontiguousarray(indices), own, features, narrow)
         return Vector(narrow, own, squared) if problem == FINE else None
 
-    def _convert(self, x: Any, features: int) -> Vector:
-        given_indices, given_values = sparse_parts(x, features)
+    def _convert(self, x: Any) -> Vector:
+        given_indices, given_values = sparse_parts(x, self.length)
         indices, numbers = _to_array(given_indices), unbox_numbers(_to_array(given_values))
         if numbers.size and numbers.dtype.kind not in "biuf":
             raise UserError(f"x has values of type {numbers.dtype}: give numbers")
@@ -198,17 +195,17 @@ class Checker:
             raise UserError("x has {} indices and {} values: give flat lists of one length".format(*counts))
         if indices.dtype.kind == "O" and all(type(index) is int for index in indices):
             beyond = max(indices, key=abs)  # Python's ints of any size
-            raise _refuse_index(beyond if abs(beyond) < 10**30 else "of more than 30 digits", features)
+            raise _refuse_index(beyond if abs(beyond) < 10**30 else "of more than 30 digits", self.features)
         if indices.size and indices.dtype.kind not in "iu":
             raise UserError(f"x has indices of type {indices.dtype}: they must be whole numbers")
         wide = np.ascontiguousarray(indices, dtype=np.int64)
-        narrow = np.empty(wide.size, np.int32)
-        problem, position, squared = self._wide(wide, values, features, narrow)
+        narrow = np.empty(wide.size, self._kind)
+        problem, position, squared = self._wide(wide, values, self.features, narrow)
         if problem == UNSORTED:
             unique, inverse = np.unique(wide, return_inverse=True)
-            return self._convert((unique, np.bincount(inverse, weights=values)), features)
+            return self._convert((unique, np.bincount(inverse, weights=values)))
         if problem == OUTSIDE:
-            raise _refuse_index(indices[position], features)
+            raise _refuse_index(indices[position], self.features)
         if problem == TOO_LARGE:
             raise _refuse_value(wide[position], values[position])
         return Vector(narrow, values, squared)

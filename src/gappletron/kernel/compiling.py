@@ -45,6 +45,7 @@ from gappletron.kernel.background import Worker, is_allowed
 from gappletron.kernel.inlined import OPTIONS, EntryCompiler
 
 F = TypeVar("F", bound="Callable[..., Any]")
+T = TypeVar("T")
 
 PACKAGE = Path(__file__).parent.parent
 DIGEST_BYTES = 32
@@ -111,6 +112,11 @@ def specialise(function: F, *arguments: Any) -> F:
         found = entry_now(function, *arguments)
         return found if isinstance(found, StandIn) else kernel
     return kernel
+
+
+def run(function: Callable[..., T], *arguments: Any) -> T:
+    """Call what :func:`specialise` returns."""
+    return specialise(function, *arguments)(*arguments)
 
 
 def brief(function: F) -> F:
@@ -328,12 +334,10 @@ class StandIn:
 
 
 class KeptCode:
-    """Decorates a method that returns an entry: a property that asks again until it is there, and keeps it then.
+    """A property that asks a function of its owner for an entry again until it is there, and keeps it then.
 
     >>> class Doubler:
-    ...     @KeptCode
-    ...     def double(self):
-    ...         return entry_now(lambda x: 2 * x, 1)
+    ...     double = KeptCode(lambda self: entry_now(lambda x: 2 * x, 1))
     >>> with interpreted():
     ...     Doubler().double(4)
     8

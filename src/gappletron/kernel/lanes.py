@@ -12,6 +12,7 @@ are read as doubles, and rounded where they are written.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,22 +84,22 @@ class _Numbers:
 
     def read(self, address: Any) -> Any:
         """Return a number as a double."""
-        return self._widen(self.builder.load(address), DOUBLE)
+        return self.widen(self.builder.load(address))
 
     def write(self, number: Any, address: Any) -> None:
         """Store a double."""
-        self.builder.store(self._narrow(number, self.element), address)
+        self.builder.store(self.narrow(number), address)
 
     def read_vector(self, address: Any, lanes: int) -> Any:
         """Return so many numbers side by side, as doubles."""
         pointer = self.builder.bitcast(address, ir.VectorType(self.element, lanes).as_pointer())
-        return self._widen(self.builder.load(pointer, align=self._align), ir.VectorType(DOUBLE, lanes))
+        return self.widen(self.builder.load(pointer, align=self._align))
 
     def write_vector(self, vector: Any, address: Any) -> None:
         """Store doubles side by side."""
-        kind = ir.VectorType(self.element, vector.type.count)
-        pointer = self.builder.bitcast(address, kind.as_pointer())
-        self.builder.store(self._narrow(vector, kind), pointer, align=self._align)
+        stored = self.narrow(vector)
+        pointer = self.builder.bitcast(address, stored.type.as_pointer())
+        self.builder.store(stored, pointer, align=self._align)
 
     def read_row(self, address: Any, width: int) -> list[Any]:
         """Return the vectors of a row of this width."""
@@ -118,11 +119,18 @@ class _Numbers:
     def _align(self) -> int:
         return 4 if self.element is SINGLE else 8
 
-    def _widen(self, value: Any, kind: Any) -> Any:
-        return self.builder.fpext(value, kind) if self.element is SINGLE else value
+    def widen(self, value: Any) -> Any:
+        """Return a number or a vector as doubles."""
+        return self.builder.fpext(value, _like(value, DOUBLE)) if self.element is SINGLE else value
 
-    def _narrow(self, value: Any, kind: Any) -> Any:
-        return self.builder.fptrunc(value, kind) if self.element is SINGLE else value
+    def narrow(self, value: Any) -> Any:
+        """Return a double or a vector of doubles as it is stored."""
+        return self.builder.fptrunc(value, _like(value, SINGLE)) if self.element is SINGLE else value
+
+
+def _like(value: Any, element: Any) -> Any:
+    """The type of a number or a vector with other elements."""
+    return ir.VectorType(element, value.type.count) if isinstance(value.type, ir.VectorType) else element
 
 
 def _over_entries(
@@ -198,7 +206,7 @@ class _Block:
         self.values = self._join([x.value(p) for p in entries])
 
     def _join(self, numbers: Sequence[Any]) -> Any:
-        vector = LANE(ir.Undefined)
+        vector = ir.VectorType(numbers[0].type, VECTOR)(ir.Undefined)
         for lane, number in enumerate(numbers):
             vector = self.x.builder.insert_element(vector, number, INT(lane))
         return vector
@@ -206,12 +214,13 @@ class _Block:
     def gather(self, matrix: _Numbers, k: Any) -> tuple[Any, list[Any]]:
         """Return column k of a matrix at these entries, and the addresses."""
         places = [self.x.builder.gep(self.x.row(matrix, p), [k]) for p in self.entries]
-        return self._join([matrix.read(place) for place in places]), places
+        return matrix.widen(self._join([self.x.builder.load(place) for place in places])), places
 
     def scatter(self, matrix: _Numbers, vector: Any, places: Sequence[Any]) -> None:
         """Store a vector at these addresses."""
+        stored = matrix.narrow(vector)
         for lane, place in enumerate(places):
-            matrix.write(self.x.builder.extract_element(vector, INT(lane)), place)
+            self.x.builder.store(self.x.builder.extract_element(stored, INT(lane)), place)
 
     def add_up(self, total: Any, terms: Any) -> Any:
         """Add the terms to a total, one after the other."""
@@ -224,6 +233,17 @@ class _Block:
 @intrinsic
 def multiply_rows(typing_context: Any, weights: Any, x: Any, out: Any) -> Any:
     """out = W^T x, with the sums in registers."""
+    return types.void(weights, x, out), _multiply(x, lambda _builder, value: value)
+
+
+@intrinsic
+def multiply_squares(typing_context: Any, weights: Any, x: Any, out: Any) -> Any:
+    """As :func:`multiply_rows`, with x^2 in place of x."""
+    return types.void(weights, x, out), _multiply(x, lambda builder, value: builder.fmul(value, value))
+
+
+def _multiply(x: Any, change: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return the code of a product with x, each value of which is changed first."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         matrix, sums = (_Numbers(context, builder, signature.args[place], arguments[place]) for place in (0, 2))
@@ -234,7 +254,7 @@ def multiply_rows(typing_context: Any, weights: Any, x: Any, out: Any) -> Any:
 
             def add(p: Any, totals: Sequence[Any]) -> Sequence[Any]:
                 row = matrix.read_row(builder.gep(entries.row(matrix, p), [first]), width)
-                value = _splat(builder, entries.value(p), min(width, VECTOR))
+                value = _splat(builder, change(builder, entries.value(p)), min(width, VECTOR))
                 return [builder.fadd(total, builder.fmul(value, part)) for total, part in zip(totals, row, strict=True)]
 
             lanes = min(width, VECTOR)
@@ -253,7 +273,7 @@ def multiply_rows(typing_context: Any, weights: Any, x: Any, out: Any) -> Any:
             multiply(builder.add(done, builder.shl(loop.index, WORD(SHIFT))), VECTOR)
         return context.get_dummy_value()
 
-    return types.void(weights, x, out), code
+    return code
 
 
 @intrinsic
@@ -452,52 +472,44 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
 def largest_entry(typing_context: Any, vector: Any, excluded: Any) -> Any:
     """The position of the largest entry of a vector other than that at `excluded` (-1: none), the lowest on a tie.
 
-    Four running maxima side by side, without a branch per entry: which class wins is random, and branches on it are
-    mispredicted.
+    First the largest number, then where it is: without a branch per entry, since which class wins is random, and
+    branches on it are mispredicted.
     """
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        size = builder.extract_value(array.shape, 0)
-        lanes = INDICES(list(range(VECTOR)))
-        left_out = _splat(builder, arguments[1])
+        size, lanes, bits = builder.extract_value(array.shape, 0), INDICES(list(range(VECTOR))), ir.IntType(VECTOR)
+        sizes, left_out = _splat(builder, size), _splat(builder, arguments[1])
+        blocks = builder.lshr(builder.add(size, WORD(VECTOR - 1)), WORD(SHIFT))
+        lowest = LANE([-math.inf] * VECTOR)
+        kind = ir.FunctionType(LANE, [LANE.as_pointer(), INT, ir.VectorType(ir.IntType(1), VECTOR), LANE])
+        load = cgutils.get_or_insert_function(builder.module, kind, f"llvm.masked.load.v{VECTOR}f64.p0")
 
-        def compared(found: Any, places: Any, allowed: Any, best: Sequence[Any]) -> Sequence[Any]:
-            better = builder.and_(allowed, builder.fcmp_ordered(">", found, best[0]))
-            return [builder.select(better, found, best[0]), builder.select(better, places, best[1])]
-
-        def whole_block(block: Any, best: Sequence[Any]) -> Sequence[Any]:
+        def read(block: Any) -> tuple[Any, Any, Any]:
+            """Return where a block begins, which of its entries count, and these; nothing else is touched."""
             start = builder.shl(block, WORD(SHIFT))
             places = builder.add(_splat(builder, start), lanes)
+            inside = builder.icmp_signed("<", places, sizes)
+            counts = builder.and_(inside, builder.icmp_signed("!=", places, left_out))
             pointer = builder.bitcast(builder.gep(array.data, [start]), LANE.as_pointer())
-            allowed = builder.icmp_signed("!=", places, left_out)
-            return compared(builder.load(pointer, align=8), places, allowed, best)
+            return start, counts, builder.call(load, [pointer, INT(8), counts, lowest])
 
-        blocks = builder.lshr(size, WORD(SHIFT))
-        lowest = LANE([float("-inf")] * VECTOR)
-        best = _over_entries(builder, WORD(0), blocks, [lowest, lanes], whole_block)
+        def enlarge(block: Any, best: Sequence[Any]) -> Sequence[Any]:
+            return [_larger(builder, best[0], read(block)[2])]
 
-        # The last, incomplete block: what is behind the end of the vector is not touched.
-        start, last = builder.shl(blocks, WORD(SHIFT)), builder.sub(size, WORD(1))
-        places = builder.add(_splat(builder, start), lanes)
-        found = LANE(ir.Undefined)
-        for lane in range(VECTOR - 1):
-            place = builder.add(start, WORD(lane))
-            place = builder.select(builder.icmp_signed("<", place, last), place, last)
-            found = builder.insert_element(found, builder.load(builder.gep(array.data, [place])), INT(lane))
-        inside = builder.icmp_signed("<", places, _splat(builder, size))
-        values, places = compared(
-            found, places, builder.and_(inside, builder.icmp_signed("!=", places, left_out)), best
-        )
+        top = _over_entries(builder, WORD(0), blocks, [lowest], enlarge)[0]
+        for step in (2, 1):
+            turned = builder.shuffle_vector(top, top, ir.VectorType(INT, VECTOR)([k ^ step for k in range(VECTOR)]))
+            top = _larger(builder, top, turned)
 
-        value, place = (builder.extract_element(part, INT(0)) for part in (values, places))
-        for lane in range(1, VECTOR):
-            other, there = (builder.extract_element(part, INT(lane)) for part in (values, places))
-            earlier = builder.and_(builder.fcmp_ordered("==", other, value), builder.icmp_signed("<", there, place))
-            better = builder.or_(builder.fcmp_ordered(">", other, value), earlier)
-            value, place = builder.select(better, other, value), builder.select(better, there, place)
-        # Where nothing is larger than -inf, the first that is allowed, as in the plain loop.
-        first = builder.select(builder.icmp_signed("==", arguments[1], WORD(0)), WORD(1), WORD(0))
-        return builder.select(builder.icmp_signed("==", place, arguments[1]), first, place)
+        def find(passed: Any, found: Sequence[Any]) -> Sequence[Any]:
+            start, counts, entries = read(builder.sub(builder.sub(blocks, WORD(1)), passed))
+            same = builder.bitcast(builder.and_(counts, builder.fcmp_ordered("==", entries, top)), bits)
+            place = builder.add(start, builder.zext(builder.cttz(same, ir.IntType(1)(0)), WORD))
+            return [builder.select(builder.icmp_unsigned("!=", same, bits(0)), place, found[0])]
+
+        # Where there is nothing but NaN, the first that is allowed.
+        first = builder.zext(builder.icmp_signed("==", arguments[1], WORD(0)), WORD)
+        return _over_entries(builder, WORD(0), blocks, [first], find)[0]
 
     return types.int64(vector, types.int64), code

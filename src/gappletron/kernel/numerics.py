@@ -21,6 +21,7 @@ from gappletron.kernel.lanes import (
     largest_entry,
     lowest_bit,
     multiply_rows,
+    multiply_squares,
     nonzero_lanes,
     padded_width,
     root_column,
@@ -183,6 +184,46 @@ def dot(weights: Floats, x: Row, out: Floats) -> None:
 @compiled_by(dot)
 def _compiled_dot(weights: Any, x: Any, out: Any) -> Callable[..., None]:
     return (lambda weights, x, out: multiply_rows(weights, x, out)) if are_vectors(weights, out) else dot
+
+
+def weigh_squares(variances: Floats, x: Row, out: Floats) -> None:
+    """out = the sums of x^2 S, class by class; S and `out` as in :func:`dot`."""
+    for k in range(out.size):
+        out[k] = 0.0
+    for p in range(x.start, x.stop):
+        j = x.indices[p]
+        square = x.values[p] * x.values[p]
+        for k in range(out.size):
+            out[k] += square * to_double(variances[j, k])
+
+
+@compiled_by(weigh_squares)
+def _compiled_weigh_squares(variances: Any, x: Any, out: Any) -> Callable[..., None]:
+    if not are_vectors(variances, out):
+        return weigh_squares
+    return lambda variances, x, out: multiply_squares(variances, x, out)
+
+
+def next_nonzero(direction: Floats, x: Row, k: int) -> int:
+    """The first class from k on whose entry is not 0; the number of classes where there is none. x tells the compiler
+    that number.
+
+    In compiled code without a branch per class: which classes have an entry is random.
+    """
+    while k < direction.size and direction[k] == 0.0:
+        k += 1
+    return k
+
+
+@compiled_by(next_nonzero)
+def _compiled_next_nonzero(direction: Any, x: Any, k: Any) -> Callable[..., int]:
+    def of_few(direction: Floats, x: Row, k: int) -> int:
+        if k >= direction.size:
+            return direction.size
+        left = nonzero_lanes(direction, x) >> np.uint64(k)
+        return k + lowest_bit(left) if left != 0 else direction.size
+
+    return of_few if width_of(x) and are_doubles(direction) else next_nonzero
 
 
 def are_doubles(*arrays: Any) -> bool:
@@ -407,10 +448,10 @@ def sharpened_softmax(scores: Floats, sharpness: float, out: Floats) -> None:
 
 
 def is_distribution(probabilities: Floats) -> bool:
-    """Return whether these are probabilities that add up to 1, up to rounding.
+    """Return whether these are probabilities that add up to 1, up to rounding; of a matrix, whether each row is.
 
     >>> is_distribution(np.array([0.25, 0.75])), is_distribution(np.array([0.25, np.nan]))
     (True, False)
     """
     inside = (probabilities >= 0.0) & (probabilities <= 1.0 + ROUNDING)  # False for NaN
-    return bool(inside.all()) and abs(float(probabilities.sum()) - 1.0) <= ROUNDING
+    return bool(inside.all() and (abs(probabilities.sum(-1) - 1.0) <= ROUNDING).all())

@@ -11,6 +11,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import AttributeTemplate
@@ -180,7 +181,13 @@ def _kind_inside(kind: Any) -> Any:
 
 def _read_inside(builder: Any, kind: Any, pointer: Any) -> Any:
     """The part at this address."""
-    return pointer if isinstance(_kind_inside(kind), Reference) else builder.load(pointer)
+    if isinstance(_kind_inside(kind), Reference):
+        return pointer
+    read, add = builder.load(pointer), builder.module.add_metadata
+    packed_kind = add(["packed", add(["gappletron"]), ir.IntType(64)(0)])
+    # The last number says that no code ever writes there: LLVM need not read an address again after every store.
+    read.set_metadata("tbaa", add([packed_kind, packed_kind, ir.IntType(64)(0), ir.IntType(64)(1)]))
+    return read
 
 
 @infer_getattr

@@ -106,8 +106,6 @@ def take_step(state: Any, along: float, factor: float) -> None:
     for j in range(d):
         for k in range(K):
             state.weights[j, k] += along * u[j, k]
-    for j in range(d):
-        for k in range(K):
             if u[j, k] != 0.0:
                 for m in range(d):
                     for n in range(K):

@@ -46,23 +46,28 @@ from gappletron.learners.run_bound import REASONS, Restart, RunBound
 from gappletron.learners.scorers import NONE, RESET, RETURN, Scorer, Tracking
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
-# that was seen weighted by 1 / P), the variance of the first, of 1 / (2 eta) at the end of each phase, the number of
-# labels seen, the longest delay of feedback, and the rounds in which a limit on the exploration hid a label.
-VALUES, SCORER, SQUARES, OWN, OFFSETS, SEEN, LATEST, UNCOVERED = range(8)
+# that was seen weighted by 1 / P), the variance of the first, of 1 / (2 eta) at the end of each phase that began at
+# (0, 1) and of each that began at (0, 0), the number of labels seen, the longest delay of feedback, and the rounds in
+# which a limit on the exploration hid a label.
+VALUES, SCORER, SQUARES, OWN, FROM_SCORER, FROM_NOTHING, SEEN, LATEST, UNCOVERED = range(9)
 
 # What is remembered of restarts: how many there were, and the rounds of the last ones with their reasons.
 REMEMBERED = 16
 
-# The scorer fails where the sum of its losses above this one (knowing nothing has a loss of 1) is at least so much, and
-# so many times the root of the sum of their squares; it does well again where that is true of the negative sum. The
-# first number doubles with every phase, so that there are few.
-USELESS, LEAST_SUM, LEAST_SCORE = 0.97, 5.0, 4.0
+# A scorer that does not learn fails where the sum of its losses above the first number (knowing nothing has a loss of
+# 1) is at least so much, and so many times the root of the sum of their squares; it does well again where that is true
+# of the negative sum. One that learns fails where that is true of its errors above the second number times those of
+# guessing. The sum that is needed doubles with every phase, so that there are few.
+USELESS_LOSS, USELESS_ERROR, LEAST_SUM, LEAST_SCORE = 0.97, 0.9, 5.0, 4.0
 
 # No row counts as longer than so many times the root mean square of the lengths so far.
 LONGEST = 2.0
 
-# gamma_t and eta_t of a round, what its row is multiplied by, and the largest V_t / C that may be played.
-GAMMA, ETA, CUT, ALLOWED = range(4)
+LEAST_SIZE = 1e-12  # in place of 0, where neither the row nor the scores say anything
+
+# gamma_t and eta_t of a round, what its row is multiplied by, the largest V_t / C that may be played, and the largest
+# size so far.
+GAMMA, ETA, CUT, ALLOWED, SIZE = range(5)
 
 FORGETTING = 0.998  # what the comparison of the values of b counts for after one more round that it follows
 
@@ -147,7 +152,9 @@ class Guarded(Learner):
             "paid": Field(least=0),
             "phase": Field(least=0),
             "evidence": Field(2, least=0),
-            "sums": Field(8, least=0),
+            "errors": Field(1),
+            "share": Field(fill=1.0, least=0),
+            "sums": Field(9, least=0),
             "rounds": Field(least=0),
             "restarts": Field(least=0),
             "restarted": Field(2, REMEMBERED, least=0),
@@ -156,11 +163,10 @@ class Guarded(Learner):
             "base": Scratch("classes"),
             "adjusted": Scratch("classes"),
             "given": Scratch("classes"),
-            "is_given": Scratch(1),
             "estimates": Scratch("classes"),
             "losses": Scratch("classes"),
             "prices": Scratch("classes"),
-            "rates": Scratch(4),
+            "rates": Scratch(5),
             "safe": Scratch("actions"),
             "candidate": Scratch("actions"),
             "expected": Scratch("actions"),
@@ -187,8 +193,7 @@ class Guarded(Learner):
 
     def take_row(self, state: Any, plan: Plan, x: Row, kept: Floats) -> None:
         """Take in the scores that came with x, and let the scorer judge it."""
-        receive(state, kept)
-        self.scorer.judge(state.scorer, x, state.given, state.is_given[0] > 0.0, state.base)
+        self.fill_scores(state, x, kept)
         if plan.graph.has_costs:
             sharpness = best_sharpness(state.fit)
             sharpened_softmax(state.base, sharpness, state.estimates)
@@ -199,9 +204,24 @@ class Guarded(Learner):
                 state.adjusted[k] = min(1.0, max(-1.0, state.base[k]))
         self.set_rates(state, plan, x)
 
+    @compiled
+    def fill_scores(self, state: Any, x: Row, kept: Floats) -> None:
+        """Fill in the scores that came with x, which stand in front of what the round keeps, and those of the scorer.
+
+        A scorer that only passes them on has their weight: they get none of their own.
+        """
+        is_given = kept[0] > 0.0
+        for k in range(state.given.size):
+            state.given[k] = kept[1 + k] if is_given else 0.0
+        self.scorer.judge(state.scorer, x, state.given, is_given, state.base)
+        if self.scorer.passes_on():
+            for k in range(state.given.size):
+                state.given[k] = 0.0
+
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         eta = state.rates[ETA]
-        a, own, shift = 1.0 - eta * state.slopes[0], eta * state.slopes[1], eta * state.rates[CUT]
+        a, own = state.share[0] - eta * state.slopes[0], eta * state.slopes[1]
+        shift = eta * state.rates[CUT]
         dot(state.gradients, x, out)
         for k in range(out.size):
             out[k] = a * state.adjusted[k] - own * state.given[k] - shift * out[k]
@@ -224,7 +244,8 @@ class Guarded(Learner):
         if self.scorer.suspicion(state.scorer) > 0.0:
             left = 2.0 * c * math.sqrt(1.0 + state.blind[0]) - state.paid[0]
             state.rates[ALLOWED] = max(gamma, min(1.0, left))
-        state.rates[ETA] = kappa * gamma / max(state.size[0], measure_size(state, plan, x))
+        state.rates[SIZE] = max(state.size[0], measure_size(state, plan, x))
+        state.rates[ETA] = kappa * gamma / state.rates[SIZE]
 
     @compiled
     def find_steps(self, state: Any, rho: float) -> tuple[float, float]:
@@ -236,12 +257,13 @@ class Guarded(Learner):
             kappa = min(kappa, 0.5 / rho, 0.25 / self.delay)
         return kappa, c
 
+    @compiled
     def find_rate(self, state: Any) -> float:
         """Return the least eta of this phase so far; 0 before the first round."""
         if state.size[0] == 0.0:
             return 0.0
         kappa, c = self.find_steps(state, state.rho[0])
-        return kappa * find_gamma(c, state.blind[0]) / float(state.size[0])
+        return kappa * find_gamma(c, state.blind[0]) / state.size[0]
 
     def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
         """``softmax(b s)`` of the scorer's scores s, averaged over the values of b: the more likely one made what was
@@ -282,7 +304,7 @@ class Guarded(Learner):
                 state.paid[0] += V / plan.table.largest
             else:
                 state.sums[UNCOVERED] += 1.0
-        state.size[0] = max(state.size[0], measure_size(state, plan, x))
+        state.size[0] = state.rates[SIZE]
         state.lengths[0] += cut_length(state, x)
         state.lengths[1] += 1.0
         state.rho[0] = max(state.rho[0], plan.graph.dominating.size)
@@ -296,8 +318,7 @@ class Guarded(Learner):
     def recall(self, state: Any, x: Row, played: Round) -> None:
         # The scorer learns late feedback at its scores of today, as the estimators do; the guard learns at those of
         # prediction time, which the round has kept.
-        receive(state, played.kept)
-        self.scorer.judge(state.scorer, x, state.given, state.is_given[0] > 0.0, state.base)
+        self.fill_scores(state, x, played.kept)
 
     def update(self, state: Any, plan: Plan, x: Row, played: Round) -> None:
         own = Plan(plan.graph, plan.table.rule)
@@ -318,7 +339,9 @@ class Guarded(Learner):
                 self.correct(state, plan, x, played, loss)
             if is_known:
                 weight = plan.table.game.top[y] / (plan.table.largest * propensity(plan, played, best))
-                self.doubt_scorer(state, plan, x, weight * (loss - USELESS))
+                error = (1.0 if y != best else 0.0) - USELESS_ERROR * (1.0 - 1.0 / K)
+                state.errors[0] += error
+                self.doubt_scorer(state, weight * (error if self.scorer.learns() else loss - USELESS_LOSS))
         if state.learned[0] == 0.0:
             begin_comparison(state.fit, K)
         state.learned[0] += 1.0
@@ -359,7 +382,7 @@ class Guarded(Learner):
             adjusted = played.kept[1 + K : 1 + 2 * K]
             exchange(state.gradients, x, other, y, weight * slope * played.kept[1 + 2 * K])
             state.slopes[0] += weight * slope * (adjusted[other] - adjusted[y])
-            if played.kept[0] > 0.0:
+            if played.kept[0] > 0.0 and not self.scorer.passes_on():
                 state.slopes[1] += weight * slope * (played.kept[1 + other] - played.kept[1 + y])
         state.sums[SCORER] += weight * loss
         state.sums[SQUARES] += weight * weight * loss * loss * max(0.0, 1.0 - P)
@@ -367,11 +390,11 @@ class Guarded(Learner):
         state.sums[SEEN] += 1.0
 
     @compiled
-    def doubt_scorer(self, state: Any, plan: Plan, x: Row, excess: float) -> None:
+    def doubt_scorer(self, state: Any, excess: float) -> None:
         """Ask whether the scorer fails, or does well again, where the action shows whether its best class is the label;
         then begin a phase with the largest steps, or with small ones.
 
-        Evidence is how much larger its loss is than that of knowing little, weighted by the probability of being shown.
+        Evidence is how much larger its loss is than that of knowing little, divided by the probability of being shown.
         """
         if is_bold(state.phase[0]):
             excess = -excess
@@ -382,21 +405,23 @@ class Guarded(Learner):
         elif state.evidence[0] > max(
             math.ldexp(LEAST_SUM, int(state.phase[0])), LEAST_SCORE * math.sqrt(state.evidence[1])
         ):
-            begin_phase(self, state, plan, x)
+            begin_phase(self, state)
 
     def reset(self, state: Any) -> None:
         self.scorer.restart_now(state.scorer)
         self.note_restart(state, RESET)
 
     def bound(self, state: Any) -> RunBound:
-        eta, sums = self.find_rate(state), state.sums.tolist()
+        eta, sums = float(self.find_rate(state)), state.sums.tolist()
+        present = 0.5 / eta if eta > 0.0 else 0.0
         return RunBound(
             rounds=int(state.rounds[0]),
             scorer_loss=sums[SCORER],
             scorer_error=math.sqrt(sums[SQUARES]),
             own_loss=sums[OWN],
             value_sum=sums[VALUES],
-            distance=sums[OFFSETS] + (0.5 / eta if eta > 0.0 else 0.0),
+            distance=sums[FROM_SCORER] + present * state.share.item(),
+            distance_from_nothing=sums[FROM_NOTHING] + present * (1.0 - state.share.item()),
             labels_seen=int(sums[SEEN]),
             phases=int(state.phase[0]) + 1,
             uncovered=int(sums[UNCOVERED]),
@@ -422,10 +447,18 @@ class Guarded(Learner):
 
 
 @seldom
-def begin_phase(guard: Guarded, state: Any, plan: Plan, x: Row) -> None:
-    """Forget the guard's own weights."""
-    guard.set_rates(state, plan, x)
-    state.sums[OFFSETS] += 0.5 / state.rates[ETA]
+def begin_phase(guard: Guarded, state: Any) -> None:
+    """Forget the guard's own weights, and choose how the next phase begins: with the scorer, at (0, 1), or, where the
+    scorer does not learn and is hardly better than guessing, without it, at (0, 0).
+
+    A phase without a round, as there are where feedback is late, costs nothing.
+    """
+    eta = guard.find_rate(state)
+    if eta > 0.0:
+        state.sums[FROM_SCORER if state.share[0] > 0.0 else FROM_NOTHING] += 0.5 / eta
+    is_left_out = state.errors[0] >= 0.0 and not (guard.scorer.learns() or is_bold(state.phase[0]))
+    state.share[0] = 0.0 if is_left_out else 1.0
+    state.errors[0] = 0.0
     state.size[0] = 0.0
     fill_all(state.gradients, 0.0)
     state.slopes[0] = 0.0
@@ -447,14 +480,6 @@ def find_gamma(c: float, blind: float) -> float:
 def is_bold(phase: float) -> bool:
     """Whether the steps of a phase are the largest: in every other one, beginning with small steps."""
     return phase % 2.0 == 1.0
-
-
-@helper
-def receive(state: Any, kept: Floats) -> None:
-    """Take in the scores that came with x, which stand in front of what the round keeps."""
-    state.is_given[0] = kept[0]
-    for k in range(state.given.size):
-        state.given[k] = kept[1 + k] if kept[0] > 0.0 else 0.0
 
 
 @helper
@@ -498,10 +523,20 @@ def cut_length(state: Any, x: Row) -> float:
 
 @helper
 def measure_size(state: Any, plan: Plan, x: Row) -> float:
-    """What eta_t is divided by: ``C (4 ||x||^2 + 8 M)`` with the largest cost C and M scorers, the guard's own and the
-    scores that came with x.
+    """What eta_t is divided by, if no row before was larger: ``C (4 ||x||^2 + 2 D^2)`` with the largest cost C and the
+    largest difference D between the scores of two classes; the scores that came with x have a D of their own.
     """
-    return plan.table.largest * (4.0 * cut_length(state, x) + (16.0 if state.is_given[0] > 0.0 else 8.0))
+    own, given = find_spread(state.adjusted), find_spread(state.given)
+    return plan.table.largest * max(LEAST_SIZE, 4.0 * cut_length(state, x) + 2.0 * (own * own + given * given))
+
+
+@helper
+def find_spread(scores: Floats) -> float:
+    """The largest score minus the smallest."""
+    low = high = scores[0]
+    for k in range(1, scores.size):
+        low, high = min(low, scores[k]), max(high, scores[k])
+    return high - low
 
 
 @helper
@@ -530,7 +565,7 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
     """
     r = rival(scores, greedy)
     eta, length = state.rates[ETA], cut_length(state, x)
-    longest = math.sqrt(2.0 * plan.table.largest * max(state.size[0], measure_size(state, plan, x)))
+    late = delay * eta * math.sqrt(2.0 * plan.table.largest * state.rates[SIZE]) if delay > 0.0 else 0.0
     for y in range(scores.size):
         c, other = plan.table.game.top[y], r if y == greedy else greedy
         m = scores[y] - scores[other]
@@ -539,8 +574,8 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
         b, g = state.adjusted[y] - state.adjusted[other], state.given[y] - state.given[other]
         squared = slope * slope * (2.0 * length + b * b + g * g)
         state.losses[y] = c * loss
-        if delay > 0.0:
-            state.losses[y] -= c * delay * eta * longest * math.sqrt(squared)
+        if late > 0.0:
+            state.losses[y] -= c * late * math.sqrt(squared)
         state.prices[y] = 0.5 * c * c * eta * squared
 
 

@@ -25,11 +25,13 @@ from gappletron.kernel.numerics import (
     dot,
     forget_certainty,
     inner_product,
+    next_nonzero,
     root_step,
     squared_length,
     squared_norm,
     to_double,
     variance_step,
+    weigh_squares,
 )
 from gappletron.kernel.pieces import NotNegative, Piece, Positive, PositiveOrInfinite, Share, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
@@ -369,9 +371,10 @@ class AdaGrad(Optimizer):
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
         numbers = (weight, self.rate, DELTA, self.clip)
-        for k in range(direction.size):
-            if direction[k] != 0.0:  # most classes have no gradient in most rounds, and roots are slow
-                root_step((state.weights, state.totals), x, k, direction[k], numbers)
+        k = next_nonzero(direction, x, 0)
+        while k < direction.size:  # most classes have no gradient in most rounds, and roots are slow
+            root_step((state.weights, state.totals), x, k, direction[k], numbers)
+            k = next_nonzero(direction, x, k + 1)
 
     @compiled
     def begin_anew(self, state: Any, keep: float) -> None:
@@ -465,12 +468,15 @@ class ConfidenceWeighted(Optimizer):
     retain: Share = 1.0
 
     def declare(self) -> Layout:
-        """W, the variances S, and the squared norms of the rows that were learned from: their sum and their number."""
+        """W, the variances S, and the squared norms of the rows that were learned from: their sum and their number; for
+        one step V.
+        """
         return {
             "weights": Field("features", "classes"),
             "variances": Field("features", "classes", fill=1.0, above=0),
             "total": Field(least=0),
             "rows": Field(least=0),
+            "V": Scratch("classes"),
         }
 
     def step(self, state: Any, x: Row, direction: Floats, weight: float) -> None:
@@ -491,15 +497,6 @@ class ConfidenceWeighted(Optimizer):
         return 0.5 * total / x.squared if total > 0.0 else 1.0
 
 
-@helper
-def variance_at(variances: Floats, x: Row, k: int) -> float:
-    """The sum of x^2 S for class k."""
-    total = 0.0
-    for p in range(x.start, x.stop):
-        total += x.values[p] * x.values[p] * to_double(variances[x.indices[p], k])
-    return total
-
-
 @seldom
 def confident_step(optimizer: ConfidenceWeighted, state: Any, x: Row, direction: Floats, weight: float) -> None:
     """The step of :class:`ConfidenceWeighted`."""
@@ -507,11 +504,13 @@ def confident_step(optimizer: ConfidenceWeighted, state: Any, x: Row, direction:
     state.rows[0] += 1.0
     r = optimizer.noise * (state.total[0] / state.rows[0])
     if r > SHORTEST and x.squared > 0.0:
-        for k in range(direction.size):
-            if direction[k] != 0.0:
-                if optimizer.retain < 1.0:
-                    V = forget_certainty(state.variances, x, k, optimizer.retain)
-                else:
-                    V = variance_at(state.variances, x, k)
-                step, gain = -direction[k] / (r / weight + V), optimizer.shrink * (weight / r)
-                variance_step((state.weights, state.variances), x, k, step, gain, SMALLEST_VARIANCE)
+        needed, gain = r / weight, optimizer.shrink * (weight / r)
+        if optimizer.retain == 1.0:
+            weigh_squares(state.variances, x, state.V)
+        k = next_nonzero(direction, x, 0)
+        while k < direction.size:
+            if optimizer.retain < 1.0:
+                state.V[k] = forget_certainty(state.variances, x, k, optimizer.retain)
+            step = -direction[k] / (needed + state.V[k])
+            variance_step((state.weights, state.variances), x, k, step, gain, SMALLEST_VARIANCE)
+            k = next_nonzero(direction, x, k + 1)

@@ -48,19 +48,20 @@ def describe_restarts(restarts: Sequence[Restart]) -> str:
 
 @dataclass(frozen=True)
 class RunBound:
-    """The bound of a run so far: the expected cost, above what the right classes cost, is at most `scorer_loss` +
-    `value_sum`.
+    """The bound of a run so far on the expected cost, above what the right classes cost: by the scorer's loss it is
+    :attr:`cost`.
 
-    It is also at most the loss of any fixed linear classifier (U, a), plus ``distance * ||(U, a - 1)||^2``, plus
-    `value_sum`.
+    It is also at most the loss of any fixed linear classifier (U, a), plus what :meth:`against` returns.
 
     :param rounds: the rounds that it is about, with those that were taught.
     :param scorer_loss: the sum of the scorer's losses, each label that was seen weighted by 1 / P. Where every label is
         seen this is the sum itself. Under partial feedback the sum cannot be known; this estimates it without bias.
-    :param scorer_error: the standard error of that estimate, at most; 0 where every label is seen.
+    :param scorer_error: the standard error of that estimate; 0 where every label is seen. It is estimated from the same
+        labels, so it is too small where a rare label with a large loss was never seen.
     :param own_loss: the same sum for the scores that were played.
     :param value_sum: the sum of max(0, V_t), which is known exactly.
-    :param distance: the sum of 1 / (2 eta) over the phases.
+    :param distance: the sum of 1 / (2 eta) over the phases that began with the scorer, at (0, 1).
+    :param distance_from_nothing: the same sum over those that began without it, at (0, 0).
     :param labels_seen: how many labels the estimates rest on.
     :param phases: how often the guard began anew, and one.
     :param uncovered: the rounds in which a limit on the exploration hid a label for certain: nothing is proved then.
@@ -83,6 +84,7 @@ class RunBound:
     own_loss: float
     value_sum: float
     distance: float
+    distance_from_nothing: float
     labels_seen: int
     phases: int
     uncovered: int
@@ -94,24 +96,26 @@ class RunBound:
     @property
     def cost(self) -> float:
         """The bound on the expected cost by the scorer's loss, as far as it was seen."""
-        return self.scorer_loss + self.value_sum
+        return self.scorer_loss + self.against(0.0, 1.0)
 
     @property
     def is_proved(self) -> bool:
         """Whether all rounds are covered by the theorem."""
         return self.uncovered == self.taught == self.waiting == 0 and self.latest <= self.delay
 
-    def against(self, norm: float) -> float:
-        """Return what is added to the loss of a fixed linear classifier with ``||(U, a - 1)|| = norm``."""
-        return self.distance * norm * norm + self.value_sum
+    def against(self, norm: float, a: float = 0.0) -> float:
+        """Return what is added to the loss of a fixed linear classifier (U, a) with ``||U|| = norm``."""
+        U, from_scorer, from_nothing = norm * norm, (a - 1.0) ** 2, a * a
+        distances = self.distance * (U + from_scorer) + self.distance_from_nothing * (U + from_nothing)
+        return distances + self.value_sum
 
     def __str__(self) -> str:
         lines = [
             f"Expected cost of {self.rounds:,} rounds, above that of the right classes: at most the scorer's loss, "
             f"{self.scorer_loss:,.1f} (from {self.labels_seen:,} labels, standard error {self.scorer_error:,.1f}), "
-            f"plus {self.value_sum:,.1f}.",
-            f"For a fixed linear classifier (U, a): at most its loss plus {self.distance:,.0f} ||(U, a - 1)||^2 plus "
-            f"{self.value_sum:,.1f}.",
+            f"plus {self.against(0.0, 1.0):,.1f}.",
+            f"For a fixed linear classifier U: at most its loss plus "
+            f"{self.distance + self.distance_from_nothing:,.0f} ||U||^2 plus {self.against(0.0):,.1f}.",
         ]
         if self.uncovered:
             lines.append(

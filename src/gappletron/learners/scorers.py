@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gappletron.graphs.graph import Plan
-from gappletron.kernel.numerics import Row, argmax, dot, rival
+from gappletron.kernel.numerics import Row, argmax, dot, rival, to_double
 from gappletron.kernel.pieces import Piece, Positive, PositiveOrInfinite, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
@@ -105,6 +105,19 @@ class Scorer(Piece, abstract=True):
         return 0.0
 
     @compiled
+    def passes_on(self) -> bool:
+        """Whether its scores are those that came with x, so that the guard needs no second weight for them."""
+        return False
+
+    @compiled
+    def learns(self) -> bool:
+        """Whether it gets better by itself with what is shown, so that it may know nothing at first; False by default.
+
+        The guard is more patient with such a scorer.
+        """
+        return False
+
+    @compiled
     def restart_now(self, state: Any) -> None:
         """Begin anew, as after a change that was noticed; nothing by default."""
 
@@ -149,6 +162,9 @@ class GivenScores(Scorer):
 
     def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
         return NONE
+
+    def passes_on(self) -> bool:
+        return True
 
 
 class Tracking(Scorer):
@@ -283,10 +299,17 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
         begin_anew(self, state)
 
     def uncertainty(self, state: Any, x: Row, a: int, b: int) -> float:
-        """Those of the slow and the fast scorer, by the weight of the fast one."""
-        share = state.shares[FAST]
-        certain = self.slow.uncertainty(state.slow, x, a, b)
-        return (1.0 - share) * certain + share * self.fast.uncertainty(state.fast, x, a, b)
+        """Those of the slow and the fast scorer, by the weight of the fast one; in one loop over the row."""
+        share, total = state.shares[FAST], 0.0
+        for p in range(x.start, x.stop):
+            j = x.indices[p]
+            slow = to_double(state.slow.variances[j, a]) + to_double(state.slow.variances[j, b])
+            fast = to_double(state.fast.variances[j, a]) + to_double(state.fast.variances[j, b])
+            total += x.values[p] * x.values[p] * ((1.0 - share) * slow + share * fast)
+        return 0.5 * total / x.squared if total > 0.0 else 1.0
+
+    def learns(self) -> bool:
+        return True
 
     def recency(self, state: Any) -> float:
         """The weight of the fast scorer."""

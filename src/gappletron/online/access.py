@@ -44,8 +44,8 @@ class DurableModel:
 
     @property
     def trouble(self) -> Trouble | None:
-        """What is wrong with the journal, also where no call has failed yet: a snapshot in the background that could
-        not be stored, or files that were removed. None where all is well, or where there is no journal.
+        """What is wrong with the store, also where no call has failed yet: a snapshot in the background that could
+        not be stored, or files that were removed. None where all is well, or where there is no store.
         """
         return None if self._contents.journal is None else self._contents.journal.trouble
 
@@ -56,7 +56,7 @@ class DurableModel:
         self.close()
 
     def _check_process(self) -> None:
-        """Refuse use in a forked child: the lock and the journal belong to the parent."""
+        """Refuse use in a forked child: the lock and the store belong to the parent."""
         if self._process is not process[0]:
             raise UserError(
                 "this process is a copy (fork) of the one that made the model: make or load a model in this process"
@@ -117,7 +117,7 @@ class DurableModel:
     def commit(self) -> None:
         """Return when everything up to now is stored; after a full disk, try again to store it.
 
-        Every call does this by itself, except inside :meth:`hold`. Without a journal there is nothing to wait for.
+        Every call does this by itself, except inside :meth:`hold`. Without a store there is nothing to wait for.
         """
         self._check_process()
         if self._contents.journal is not None and not self._is_inside():
@@ -142,13 +142,13 @@ class DurableModel:
         if self._is_inside():
             raise UserError("checkpoint() or close() was called in the middle of a call or of a hold() block")
         if self._contents.journal is None:
-            raise UserError("the model has no journal: use save(), or make it with Online.open()")
+            raise UserError("the model has no store: use save(), or make it with Online.open()")
         self._contents.journal.put_snapshot(self._copy_state)
 
     def close(self) -> None:
-        """Store a snapshot and let another process open the folder; afterwards the model can only be looked at.
+        """Store a snapshot and let another process open the store; afterwards the model can only be looked at.
 
-        Without a journal there is nothing to close.
+        Without a store there is nothing to close.
         """
         self._check_process()
         journal = self._contents.journal
@@ -161,20 +161,15 @@ class DurableModel:
                     journal.close()
 
     def _copy_state(self) -> Snapshot:
-        """Return a copy of the state for the journal, and what of the log need not be kept any more."""
+        """Return a copy of the state for the journal, all of which is stored."""
         with self._lock:
             contents, journal = self._contents, self._contents.journal
             assert journal is not None
             self._publish()
-            at, rounds = journal.begin_part(), contents.player.rounds
-            contents.marks.append((at, rounds))
-            stop = None
-            if journal.policy.keep_rows is not None:
-                last = rounds - journal.policy.keep_rows
-                stop = max((place for place, before in contents.marks if before <= last), default=0)
-                contents.marks = [mark for mark in contents.marks if mark[0] >= stop]
+            journal.commit()
+            at, rounds = journal.store.count, contents.player.rounds
             header, arrays = contents.describe()
-            return Snapshot(at, FORMAT, header, {name: array.copy() for name, array in arrays.items()}, stop)
+            return Snapshot(at, rounds, FORMAT, header, {name: array.copy() for name, array in arrays.items()})
 
 
 class _Block:

@@ -3,23 +3,21 @@
 import copy
 import dataclasses
 import functools
-import io
 import itertools
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base.checks import Label, whole
-from gappletron.base.errors import KeyReused, SpentReceipt, UserError
+from gappletron.base.checks import Label
+from gappletron.base.errors import SpentReceipt, UserError
 from gappletron.data.arrays import check_sparse
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.compiling import list_classes
+from gappletron.kernel.compiling import list_classes, without_collection
 from gappletron.kernel.numerics import UNSEEN_LABEL
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.types import Floats, Vector
@@ -30,7 +28,7 @@ from gappletron.play import archive
 from gappletron.play.checks import check_many_scores
 from gappletron.play.options import Options, PlayerOptions
 from gappletron.play.player import Player
-from gappletron.play.turns import ACTION, Turn, check_turn
+from gappletron.play.turns import ACTION, GREEDY, HEAD, Turn, check_records
 
 # The kind of a file.
 FORMAT = "gappletron.Online"
@@ -40,10 +38,8 @@ MOST_NAME = 100
 MOST_SESSIONS = 256
 # So many rows are played together; below that, holding signals back takes longer.
 TOGETHER = 32
-# How many answers are kept, and how much memory they may take; beyond that the oldest are dropped.
-MOST_ANSWERS, MOST_BYTES = 100_000, 2**26
-# Bytes in a key and in a fingerprint.
-MOST_KEY, MOST_FINGERPRINT = 255, 64
+# So many numbers of waiting receipts are checked together.
+MOST_NUMBERS = 2**20
 DAMAGED = "a waiting receipt does not fit the model: the file is damaged"
 
 
@@ -54,93 +50,13 @@ class SavedPlayer(Player):
         return functools.partial(SavedPlayer.from_bytes, pieces=list_classes(self.learner)), (self.to_bytes(),)
 
 
-class Answers:
-    """The last answers to requests by their idempotency keys: one that is repeated gets the same answer again.
-
-    >>> answers = Answers()
-    >>> answers.put("key 1", b"fingerprint", b"the answer")
-    >>> answers.find("key 1", b"fingerprint"), answers.find("key 2", b"fingerprint")
-    (b'the answer', None)
-    """
-
-    def __init__(self) -> None:
-        self._found: OrderedDict[str, tuple[bytes, bytes]] = OrderedDict()
-        self.nbytes = 0
-
-    def __copy__(self) -> Self:
-        copied = type(self)()
-        copied._found, copied.nbytes = self._found.copy(), self.nbytes
-        return copied
-
-    def find(self, key: str, fingerprint: bytes) -> bytes | None:
-        """Return the answer to the request with this key and fingerprint; None where there is none."""
-        _check_key(key, fingerprint)
-        known, answer = self._found.get(key, (fingerprint, None))
-        if known != fingerprint:
-            raise KeyReused("this idempotency key was used for another request: use a new key for each request")
-        return answer
-
-    def put(self, key: str, fingerprint: bytes, answer: bytes) -> None:
-        """Keep an answer; the oldest are dropped where there are too many."""
-        _check_key(key, fingerprint)
-        if not isinstance(answer, bytes):
-            raise UserError(f"an answer must be bytes, not {type(answer).__name__}: encode it first")
-        if key in self._found:
-            self.nbytes -= _size(key, self._found.pop(key))
-        self._found[key] = (fingerprint, answer)
-        self.nbytes += _size(key, (fingerprint, answer))
-        while len(self._found) > MOST_ANSWERS or (self.nbytes > MOST_BYTES and len(self._found) > 1):
-            self.nbytes -= _size(*self._found.popitem(last=False))
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the answers for a file."""
-        rows = [(key.encode(), *found) for key, found in self._found.items()]
-        sizes = np.array([[len(part) for part in row] for row in rows], np.int64).reshape(len(rows), 3)
-        return {
-            "answers.sizes": sizes,
-            "answers.bytes": np.frombuffer(b"".join(part for row in rows for part in row), np.uint8),
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return the answers of a file, checked."""
-        answers = cls()
-        sizes, data = arrays["answers.sizes"], arrays["answers.bytes"]
-        is_right = sizes.dtype == np.int64 and sizes.shape[1:] == (3,) and data.dtype == np.uint8
-        if not is_right or len(sizes) > MOST_ANSWERS or (sizes < 0).any() or int(sizes.sum()) != data.size:
-            raise UserError("the answers under idempotency keys are damaged")
-        source = io.BytesIO(data.tobytes())
-        for row in sizes.tolist():
-            key, fingerprint, answer = (source.read(size) for size in row)
-            answers.put(key.decode(), fingerprint, answer)
-        return answers
-
-
-def _check_key(key: Any, fingerprint: Any) -> None:
-    if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= MOST_KEY or not key.isprintable():
-        raise UserError(
-            f"an idempotency key must be a printable text of 1 to {MOST_KEY} bytes: use a random one, such as a UUID"
-        )
-    if not isinstance(fingerprint, bytes) or len(fingerprint) > MOST_FINGERPRINT:
-        raise UserError(f"a fingerprint must be at most {MOST_FINGERPRINT} bytes: give a hash of the request")
-
-
-def _size(key: str, found: tuple[bytes, bytes]) -> int:
-    return len(key) + len(found[0]) + len(found[1]) + 200  # what Python needs for the objects
-
-
 @dataclass
 class Contents:
-    """What a model is: :class:`gappletron.Online` adds a lock, and :mod:`gappletron.online.transitions` change it.
-
-    `marks` are places in the log of its journal with the number of rounds up to there.
-    """
+    """What a model is: :class:`gappletron.Online` adds a lock, and :mod:`gappletron.online.transitions` change it."""
 
     player: Player
     encoder: Encoder | None
     receipts: Receipts
-    answers: Answers = field(default_factory=Answers)
-    marks: list[tuple[int, int]] = field(default_factory=list)
     journal: Journal | None = None
 
     @classmethod
@@ -169,8 +85,8 @@ class Contents:
         return cls(player, encoder, Receipts(0, WaitingLimits.select(chosen)))
 
     def copy(self) -> Self:
-        """Return a copy that shares nothing that changes; its marks are those of no journal."""
-        return type(self)(copy.copy(self.player), self.encoder, self.receipts.copy(), copy.copy(self.answers))
+        """Return a copy that shares nothing that changes, without a journal."""
+        return type(self)(copy.copy(self.player), self.encoder, self.receipts.copy())
 
     # ------------------------------------------------------------------------------------------ what comes from outside
 
@@ -184,7 +100,7 @@ class Contents:
         """
         if self.encoder is not None:
             return self.encoder.vector(X[0]) if type(X) is list and len(X) == 1 else None
-        return self.player.checker.only_row(X, self.player.fixed_features)
+        return self.player.engine.checker.only_row(X)
 
     def check_rows(self, X: Any) -> list[Vector] | Vectors:
         """Return many rows as checked vectors: few as single ones, many together. An error names the row.
@@ -262,16 +178,15 @@ class Contents:
             "pending": receipts.limits,
             "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "graphs": graphs,
-            "marks": list(self.marks),
         }
-        return header, arrays | waiting | self.answers.to_arrays()
+        return header, arrays | waiting
 
     def compare(self) -> dict[str, Any]:
         """Return everything that the model is, by name; times and sessions, in which equal models differ, are left
         out.
         """
         header, arrays = self.describe()
-        del header["sessions"], header["marks"], header["now"], arrays["times"]
+        del header["sessions"], header["now"], arrays["times"]
         return header | {name: (array.shape, array.tobytes()) for name, array in arrays.items()}
 
     @classmethod
@@ -281,8 +196,9 @@ class Contents:
         encoder = None if header["encoder"] is None else Encoder.from_dict(header["encoder"])
         if encoder is not None and encoder.features != player.engine.features:
             raise UserError("the encoder does not fit the number of features: the file is damaged")
-        marks = [(whole(at, "a mark"), whole(rounds, "a mark")) for at, rounds in header["marks"]]
-        return cls(player, encoder, _read_receipts(header, arrays, player), Answers.from_arrays(arrays), marks)
+        with without_collection():  # of a million objects none is garbage
+            receipts = _read_receipts(header, arrays, player)
+        return cls(player, encoder, receipts)
 
 
 def _encode(encoder: Encoder, records: Any) -> Vectors:
@@ -331,14 +247,15 @@ def _read_receipts(header: dict[str, Any], arrays: dict[str, NDArray[Any]], play
     """Return the receipts of a file, checked; those issued from now on have a session of their own."""
     receipts = Receipts(player.rounds, WaitingLimits.check(*header["pending"]))
     past = _check_sessions(header["sessions"], player.rounds)
-    found = []
-    for serial, turn, issued in _read_turns(header["graphs"], arrays, player, receipts.limits.pending):
-        session = next((each.name for each in past if each.first <= serial < each.stop), None)
-        if session is None:
-            raise UserError("a waiting receipt belongs to no session: the file is damaged")
-        found.append(Receipt(session, serial, turn, issued))
-    receipts.add(found)
-    needed = {receipt.session for receipt in receipts.pending.values()}
+    turns = _read_turns(header["graphs"], arrays, player, receipts.limits.pending)
+    serials = np.array([turn.round for turn in turns], np.int64)
+    places = np.searchsorted([session.first for session in past], serials, "right") - 1
+    stops = np.array([session.stop for session in past])[places]
+    if (np.diff(serials) <= 0).any() or (places < 0).any() or (serials >= stops).any():
+        raise UserError("a waiting receipt belongs to no session: the file is damaged")
+    columns = (places.tolist(), serials.tolist(), turns, arrays["times"].tolist())
+    receipts.add(Receipt(past[place].name, *about) for place, *about in zip(*columns, strict=True))
+    needed = {past[place].name for place in np.unique(places)}
     kept = [each for place, each in enumerate(past, MOST_SESSIONS) if place >= len(past) or each.name in needed]
     receipts.past = {each.name: each for each in kept}
     return receipts
@@ -357,27 +274,37 @@ def _check_sessions(rows: list[Any], rounds: int) -> list[Session]:
     return [session for session in found if session.stop > session.first or session is found[-1]]
 
 
-def _read_turns(
-    headers: list[Any], arrays: dict[str, NDArray[Any]], player: Player, most: int
-) -> Iterator[tuple[int, Turn, float]]:
-    """Return the serial numbers, turns and times of the waiting receipts of a file, checked."""
+def _read_turns(headers: list[Any], arrays: dict[str, NDArray[Any]], player: Player, most: int) -> list[Turn]:
+    """Return the turns of the waiting receipts of a file, checked."""
     graphs = [player.graph, *(archive.build_graph(about, arrays, f".{place}") for place, about in enumerate(headers))]
-    if not all(graph.may_precede(player.graph) for graph in graphs):
-        raise UserError(DAMAGED)
     kinds = {"receipts.records": "float64", "receipts.sizes": "int64", "receipts.graphs": "int64", "times": "float64"}
     records, sizes, places, times = (arrays[name] for name in kinds)
     if any(arrays[name].dtype != kind or arrays[name].ndim != 1 for name, kind in kinds.items()):
         raise UserError(DAMAGED)
-    if sizes.size > most or (sizes <= 0).any() or records.size != sizes.sum() or not np.isfinite(times).all():
+    is_right = sizes.size <= most and sizes.shape == places.shape == times.shape and records.size == sizes.sum()
+    is_right = is_right and ((sizes > 0) & (sizes <= records.size) & (times >= 0.0) & (times < np.inf)).all()
+    is_right = is_right and ((places >= -1) & (places < len(headers))).all()
+    if not is_right or not all(graph.may_precede(player.graph) for graph in graphs):
         raise UserError(DAMAGED)
+    ends = np.cumsum(sizes)
+    for place, graph in enumerate(graphs, -1):
+        here = np.flatnonzero(places == place)
+        step = MOST_NUMBERS // int(sizes[here].max(initial=1)) + 1
+        for part in np.split(here, range(step, here.size, step)):
+            starts = (ends - sizes)[part]
+            _check_records(player, graph, records, starts, sizes[part])
+    spans = zip(places.tolist(), (ends - sizes).tolist(), ends.tolist(), strict=True)
+    return [Turn(graphs[place + 1], player.engine.index, records[start:end].copy()) for place, start, end in spans]
+
+
+def _check_records(
+    player: Player, graph: FeedbackGraph, records: Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> None:
+    """Refuse parts of an array that are not records of waiting turns of a player on a graph."""
+    rows, kept = player.engine.index.rows, player.learner.keeps(graph.n_classes)
+    if not check_records(graph, rows, kept, records, starts, sizes):
+        raise UserError(DAMAGED)
+    scores = records[starts[:, np.newaxis] + HEAD + graph.n_actions + np.arange(graph.n_classes)]
     by_score = type(player.learner).choice is Learner.choice
-    width, least = player.engine.state.sizes.features, 0
-    parts = np.split(records, np.cumsum(sizes)[:-1]) if sizes.size else []
-    for record, place, time in zip(parts, places.tolist(), times.tolist(), strict=True):
-        turn = Turn(graphs[whole(place, "a graph", least=-1, most=len(headers) - 1) + 1], width, record.copy())
-        if not check_turn(turn) or time < 0.0 or (by_score and int(np.argmax(turn.scores)) != turn.greedy):
-            raise UserError(DAMAGED)
-        if turn.kept.size != player.learner.keeps(turn.graph.n_classes):
-            raise UserError(DAMAGED)
-        least = whole(turn.round, "a serial", least=least, most=player.rounds - 1) + 1
-        yield turn.round, turn, time
+    if by_score and (scores.argmax(1) != records[starts + GREEDY]).any():
+        raise UserError(DAMAGED)

@@ -1,16 +1,14 @@
-"""The decisions of a journal as a table, for analysis and for tools of off-policy evaluation."""
+"""The decisions of a store as a table, for analysis and for tools of off-policy evaluation; and what a store holds."""
 
 from __future__ import annotations
 
-import array
-import collections
 import contextlib
 import functools
-import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,21 +16,20 @@ from numpy.typing import NDArray
 
 from gappletron.base import files
 from gappletron.base.errors import UserError
-from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events
 from gappletron.online.contents import FORMAT
-from gappletron.online.events import Event, Restarted
-from gappletron.online.store import Log, read_store
-from gappletron.play.archive import decode_graph
+from gappletron.online.database import NAME
+from gappletron.online.events import Opened, Restarted
+from gappletron.online.opening import Graphs
+from gappletron.online.store import CURE, Store
 from gappletron.play.limits import Limits
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH = 10_000
-WAITING, EXPIRED = -4, -3
-# What became of a round, by what stands in place of the position of its label; 0 is for all positions.
-STATUSES = {WAITING: "waiting", 0: "seen", -1: "unseen", events.FORGOTTEN_LABEL: "forgotten", EXPIRED: "expired"}
+WAITING = "waiting"
+# What a program for tables takes for a formula, unless it is a number.
+FORMULA = re.compile(r"[=+\-@\t\r](?![0-9.]+\Z)")
 
 
 def schema() -> pa.Schema:
@@ -51,61 +48,75 @@ def schema() -> pa.Schema:
             ("greedy", pa.string()),
             ("probabilities", pa.list_(pa.float64())),
             ("scores", pa.list_(pa.float64())),
-            ("graph", pa.string()),
+            ("graph", pa.int64()),
             ("followed", pa.bool_()),
             ("status", pa.string()),
             ("label", pa.string()),
             ("feedback_time", moment),
-            ("indices", pa.list_(pa.int32())),
+            ("indices", pa.list_(pa.int64())),
             ("values", pa.list_(pa.float64())),
-            ("features_hash", pa.string()),
             ("restarts", pa.int64()),
         ]
     )
 
 
-def read_decisions(folder: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
-    """Return the decisions of a journal with their feedback, in batches of 10,000 rows (:func:`schema`).
+def read_decisions(place: str | os.PathLike[str], *, name: str = NAME) -> Iterator[pa.RecordBatch]:
+    """Return the decisions of a stored model with their feedback, in batches of at most 10,000 rows (:func:`schema`).
 
-    Another process may be writing to the journal. Memory: a batch, a segment of the log, and 12 bytes per round.
+    Another process may have it open. Every checksum is compared, so a damaged row is an error.
 
     >>> import tempfile
     >>> from gappletron import FeedbackGraph, Online, read_decisions
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Online.open(folder, graph=FeedbackGraph.full(["a", "b"]), features=2) as model:
+    ...     place = f"{folder}/mail.sqlite"
+    ...     with Online.open(place, graph=FeedbackGraph.full(["a", "b"]), features=2) as model:
     ...         receipt = model.act([0.5, 1.0])
     ...         model.learn(receipt, "b")
-    ...     table = next(read_decisions(folder)).to_pylist()
+    ...     table = next(read_decisions(place)).to_pylist()
     >>> table[0]["action"], table[0]["label"], [round(p, 4) for p in table[0]["probabilities"]], table[0]["values"]
-    ('a', 'b', [0.9975, 0.0025], [0.5, 1.0])
+    ('a', 'b', [0.995, 0.005], [0.5, 1.0])
     """
     import pyarrow as pa
 
-    rows = _make_rows(read_store(folder))
-    while batch := list(itertools.islice(rows, BATCH)):
-        yield pa.RecordBatch.from_pylist(batch, schema=schema())
+    with contextlib.closing(Store(place, name)) as store:
+        for rows in _read_rows(store):
+            yield pa.RecordBatch.from_pylist(rows, schema=schema())
 
 
-def _make_rows(reader: Log) -> Iterator[dict[str, Any]]:
-    """Return the rows of the table."""
-    feedback, session, restarts = _Feedback(reader), "", 0
-    graphs: dict[int, FeedbackGraph] = {}
-    for _, event in reader.events():
-        match event:
-            case events.GraphMade(version, document):
-                graphs[version] = decode_graph(document)
-            case events.Opened(name):
-                session = name
-            case events.Restarted():
-                restarts += 1
-            case events.Decided(round) if round < len(feedback.labels):
-                yield _make_row(event, graphs[event.graph], session, feedback) | {"restarts": restarts}
+def _read_rows(store: Store) -> Iterator[list[dict[str, Any]]]:
+    """Return the rows of the table, in lists of at most one block of events."""
+    beginning, stop = store.beginning, store.count
+    restarts = store.read("SELECT count(*) FROM changes WHERE model = ? AND kind = 'restarted' AND seq < ?", beginning)[
+        0
+    ][0]
+    graphs, first, fed, found = Graphs(store), 2**62, 0, 0
+    for block in store.read_blocks(beginning, stop):
+        decided = [event for _, event in block if isinstance(event, events.Decided)]
+        fed += sum(isinstance(event, events.Fed) for _, event in block)
+        feedback: dict[int, events.Fed] = {}
+        if decided:
+            first = min(first, decided[0].round)
+            feedback = store.read_feedback(decided[0].round, decided[-1].round, stop)
+            found += len(feedback)
+        rows = []
+        for _, event in block:
+            if isinstance(event, events.Decided):
+                rows.append(_make_row(event, graphs, feedback.get(event.round)) | {"restarts": restarts})
+            restarts += isinstance(event, events.Restarted)
+        if rows:
+            yield rows
+    # Some may belong to older decisions, which were removed.
+    sql = "SELECT count(*) FROM feedback WHERE model = ? AND round < ? AND seq >= ? AND seq < ?"
+    found += store.read(sql, first, beginning, stop)[0][0]
+    if fed != found:  # an index is damaged: the log has feedback that is not found by its round
+        raise UserError(f"{fed:,} pieces of feedback are in {store.name!r}, and {found:,} belong to decisions: {CURE}")
 
 
-def _make_row(event: events.Decided, graph: FeedbackGraph, session: str, feedback: _Feedback) -> dict[str, Any]:
-    label, features = feedback.labels[event.round], event.features
+def _make_row(event: events.Decided, graphs: Graphs, feedback: events.Fed | None) -> dict[str, Any]:
+    graph, features = graphs[event.graph], event.features
+    label = None if feedback is None or feedback.label < 0 else str(graph.classes[feedback.label])
     return {
-        "id": f"{session}-{event.round}",
+        "id": f"{event.session}-{event.round}",
         "round": event.round,
         "time": round(1e6 * event.time),
         "action": str(graph.actions[event.action]),
@@ -114,47 +125,20 @@ def _make_row(event: events.Decided, graph: FeedbackGraph, session: str, feedbac
         "greedy": str(graph.classes[event.greedy]),
         "probabilities": event.probabilities,
         "scores": event.scores if event.scores.size else None,
-        "graph": f"{event.graph:016x}",
+        "graph": event.graph,
         "followed": event.followed,
-        "status": STATUSES[min(label, 0)],
-        "label": str(graph.classes[label]) if label >= 0 else None,
-        "feedback_time": None if label == WAITING else round(1e6 * feedback.times[event.round]),
-        "indices": None if features.digest else features.indices,
-        "values": None if features.digest else features.values,
-        "features_hash": features.digest.hex() if features.digest else None,
+        "status": WAITING if feedback is None else events.STATUSES[min(feedback.label, 0)],
+        "label": label,
+        "feedback_time": None if feedback is None else round(1e6 * feedback.time),
+        "indices": None if features is None else features.indices,
+        "values": None if features is None else features.values,
     }
 
 
-class _Feedback:
-    """What became of each round, from a pass over the whole log: its label, or what stands in its place, and when.
+def export(place: str | os.PathLike[str], path: str | os.PathLike[str], *, name: str = NAME) -> int:
+    """Write the decisions of a stored model to a Parquet or CSV file; return the number of rows.
 
-    Each event is passed to `also`.
-    """
-
-    def __init__(self, reader: Log, also: Callable[[Event], None] | None = None) -> None:
-        self.labels, self.times = array.array("i"), array.array("d")
-        for _, event in reader.events():
-            match event:
-                case events.Decided(round):
-                    self._note(round, 0.0, WAITING)
-                case events.Fed(round, time, label):
-                    self._note(round, time, label)
-                case events.Expired(round, time):
-                    self._note(round, time, EXPIRED)
-            if also is not None:
-                also(event)
-
-    def _note(self, round: int, time: float, label: int) -> None:
-        while len(self.labels) <= round:  # by one, unless a repair has removed some
-            self.labels.append(WAITING)
-            self.times.append(0.0)
-        self.labels[round], self.times[round] = label, time
-
-
-def export(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
-    """Write the decisions of a journal to a Parquet or CSV file; return the number of rows.
-
-    In CSV the lists are JSON.
+    In CSV the lists are JSON, and a text that a program for tables would take for a formula begins with an apostrophe.
     """
     import pyarrow as pa
     from pyarrow import csv, parquet
@@ -170,83 +154,101 @@ def export(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> int:
             flat = [pa.field(each.name, pa.string()) if pa.types.is_list(each.type) else each for each in names]
             writer = csv.CSVWriter(file, pa.schema(flat))
         with writer:
-            for batch in read_decisions(folder):
+            for batch in read_decisions(place, name=name):
                 writer.write_batch(batch if suffix == ".parquet" else _flatten(batch))
                 rows += batch.num_rows
     return rows
 
 
 def _flatten(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with its lists as JSON."""
+    """Return the batch with its lists as JSON, and no formulas."""
     import pyarrow as pa
 
-    columns = [
-        pa.array([None if item is None else json.dumps(item) for item in column.to_pylist()], pa.string())
-        if pa.types.is_list(column.type)
-        else column
-        for column in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+    def flatten(column: Any) -> Any:
+        if pa.types.is_list(column.type):
+            return pa.array([None if item is None else json.dumps(item) for item in column.to_pylist()], pa.string())
+        if pa.types.is_string(column.type):
+            return pa.array([item and FORMULA.sub(r"'\g<0>", item, 1) for item in column.to_pylist()], pa.string())
+        return column
+
+    return pa.RecordBatch.from_arrays([flatten(column) for column in batch.columns], batch.schema.names)
+
+
+# -------------------------------------------------------------------------------------------------------------- summary
 
 
 @dataclass
 class Summary:
-    """What a journal holds.
+    """What a store holds of a model.
 
-    `since_snapshot` events were logged after the newest snapshot. `limits` are those on exploration, and `spent` what
-    that had cost at the newest snapshot, where there is a budget. `waiting` are the limits of receipts that wait: their
-    number, their bytes, their age in seconds. The learner began anew `restarts` times, and `restarted` is the last one.
+    `statuses` counts the decisions by what became of them, and `dropped` those without features. `since_snapshot`
+    events were logged after the newest snapshot. `limits` are those on exploration, and `spent` what that had cost at
+    the newest snapshot, where there is a budget; `propensity` what that had left of the least one, on average. The
+    learner began anew `restarts` times; `restarted` is the last one,
+    and `opened` the last time that the model was opened.
     """
 
     bytes: int
     snapshots: int
-    rounds: int = 0
-    statuses: dict[str, int] = field(default_factory=dict)
-    events: int = 0
-    since_snapshot: int = 0
-    taught: int = 0
-    restarts: int = 0
-    restarted: Restarted | None = None
-    compacted: int = 0
-    first: float | None = None
-    last: float | None = None
-    limits: Limits = field(default_factory=Limits)
+    events: int
+    since_snapshot: int
+    rounds: int
+    dropped: int
+    first: float | None
+    last: float | None
+    statuses: dict[str, int]
+    taught: int
+    restarts: int
+    restarted: Restarted | None
+    opened: Opened | None
+    answers: int
+    limits: Limits
     spent: float | None = None
-    waiting: list[Any] | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-
-    def add(self, event: Event) -> None:
-        """Count an event."""
-        self.events += 1
-        match event:
-            case events.Decided():
-                self.first, self.last = (event.time if self.first is None else self.first), event.time
-                self.compacted += bool(event.features.digest)
-            case events.Taught():
-                self.taught += 1
-            case events.Restarted():
-                self.restarts, self.restarted = self.restarts + 1, event
-            case events.Opened():
-                self.versions, self.waiting = event.versions, event.limits
-            case events.Limited():
-                self.limits = Limits.from_dict(event.limits)
+    propensity: float | None = None
 
 
-def summarise(folder: str | os.PathLike[str]) -> Summary:
-    """Count what a journal holds; another process may be writing to it."""
-    reader = read_store(folder)
-    snapshots = reader.snapshots()
-    found = Summary(reader.nbytes, len(snapshots))
-    labels = _Feedback(reader, found.add).labels
-    found.rounds, found.since_snapshot = len(labels), max(0, found.events - max(snapshots, default=0))
-    numbers = collections.Counter(min(label, 0) for label in labels)
-    found.statuses = {name: numbers[code] for code, name in STATUSES.items()}
-    with contextlib.suppress(UserError):  # the newest snapshot is damaged
-        found.spent = reader.read_snapshot(max(snapshots), FORMAT, functools.partial(_read_spent, found.limits))
-    return found
+def summarise(place: str | os.PathLike[str], *, name: str = NAME) -> Summary:
+    """Count what a store holds of a model; another process may have it open."""
+    with contextlib.closing(Store(place, name)) as store:
+        snapshots, read = store.snapshots(), store.read
+        newest = max(snapshots, default=0)
+        acts = "SELECT count(*), count(*) - count(feature_ids), min(time), max(time) FROM acts WHERE model = ?"
+        ((rounds, dropped, first, last),) = read(acts)
+        kinds: dict[str, int] = dict(read("SELECT kind, count(*) FROM changes WHERE model = ? GROUP BY kind"))
+        statuses: dict[str, int] = dict(read(f"SELECT status, count(*) FROM ({VIEW_OF_ONE}) AS found GROUP BY status"))
+        limited: Any = store.read_last_change("limited")
+        found = Summary(
+            store.database.nbytes,
+            len(snapshots),
+            store.count,
+            store.count - newest,
+            rounds,
+            dropped,
+            first,
+            last,
+            {status: statuses[status] for status in (WAITING, *events.STATUSES.values()) if status in statuses},
+            kinds.get("taught", 0),
+            kinds.get("restarted", 0),
+            store.read_last_change("restarted"),
+            store.read_last_change("opened"),
+            read("SELECT count(*) FROM answers WHERE model = ?")[0][0],
+            Limits() if limited is None else Limits.from_dict(limited.limits),
+        )
+        with contextlib.suppress(UserError):  # the newest snapshot is damaged
+            found.spent, found.propensity = store.read_snapshot(
+                newest, FORMAT, functools.partial(_read_spent, found.limits)
+            )
+        return found
 
 
-def _read_spent(limits: Limits, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> float | None:
-    """Return what exploration had cost in a saved model with this budget; None where it had another."""
-    is_same = limits.budget is not None and limits.to_dict()["budget"] == header["limits"]["budget"]
-    return float(arrays["limits.spending.spent"][1]) if is_same else None
+VIEW_OF_ONE = "SELECT status FROM decisions WHERE model = (SELECT name FROM models WHERE model = ?)"
+
+
+def _read_spent(limits: Limits, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> tuple[Any, Any]:
+    """Return what exploration had cost in a saved model with these limits, and the mean of the least propensities; None
+    where it had others, or no rounds.
+    """
+    if limits.budget is None or limits.to_dict() != header["limits"]:
+        return None, None
+    total, count = arrays["limits.spending.propensity"].tolist()
+    return arrays["limits.spending.spent"].item(1), total / count if count else None

@@ -1,141 +1,123 @@
-"""The events of a journal, as values and as bytes.
+"""The events of a model's log, as values and as rows of the tables (:mod:`gappletron.online.tables`).
 
-An event is its kind (one byte), the length of its body (four bytes) and the body. Decisions, feedback, taught rows and
-answers are packed, the others are JSON. Numbers are little-endian. Classes and actions are positions in the graph of
-the round, whose version the event names.
+Events are data, with what happened by chance or by the clock in them, so a replay reads no clock. Classes and actions
+are positions in the graph of the round. Arrays are little-endian doubles, and 64-bit integers for the indices of
+features. Each row has a checksum of its other columns: a database does not notice a bit that flips inside a value.
 """
 
 import hashlib
 import itertools
 import json
 import struct
-from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+from zlib import crc32
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gappletron.base.errors import Damaged
-from gappletron.kernel.types import Floats
+from gappletron.data.vectors import Vectors
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.types import Floats, Indices
+from gappletron.play import archive
 
-HEAD = struct.Struct("<BI")
-# Kind, length, time, graph, flags, the size of the row, and the number of scores that came with it; then the row, these
-# scores, and what was decided.
-DECISION = struct.Struct("<BIdqBII")
-FEEDBACK = struct.Struct("<BIqdi")
-# Time, label, propensity, the size of the row, and the number of scores; then the scores, and the row.
-TEACHING = struct.Struct("<didII")
-ANSWER = struct.Struct("<dHH")
 # The numbers before the probabilities: the round, the action, and the greedy class.
 BEFORE = 3
-# Flags of a decision: the action was another model's; a hash stands for the features.
-FOLLOWED, HASHED = 1, 2
-HASH_BYTES = 16
 # In place of the scores that came with a row, where none did.
 NONE = np.zeros(0)
-# In place of a label: no feedback will come. -1 stands for a label that the graph hid.
-FORGOTTEN_LABEL = -2
+# In place of a label: the graph hid it; no feedback will come; the receipt has expired.
+UNSEEN_LABEL, FORGOTTEN_LABEL, EXPIRED_LABEL = -1, -2, -3
+STATUSES = {0: "seen", UNSEEN_LABEL: "unseen", FORGOTTEN_LABEL: "forgotten", EXPIRED_LABEL: "expired"}
+SEEN, LABELS = STATUSES[0], {status: label for label, status in STATUSES.items()}
+# What the checksums of rows are over, beside bytes and texts.
+ACT = struct.Struct("<qqdqqdqqq")
+FED = struct.Struct("<qqdq")
 
 
 class Features(NamedTuple):
-    """A checked row as it was given, without bias and scaling; `digest` stands for it once it was compacted."""
+    """A checked row as it was given, without bias and scaling."""
 
-    indices: NDArray[np.int32] = np.zeros(0, np.int32)
+    indices: Indices = np.zeros(0, np.int64)
     values: Floats = np.zeros(0)
-    digest: bytes = b""
-
-    def to_bytes(self) -> bytes:
-        """Return the row, or its digest."""
-        return self.digest or self.indices.tobytes() + self.values.tobytes()
-
-    def hashed(self) -> "Features":
-        """Return a hash in place of the row."""
-        made = self.digest or hashlib.blake2b(self.to_bytes(), digest_size=HASH_BYTES).digest()
-        return Features(digest=made)
 
 
 class Opened(NamedTuple):
-    """A process has opened the journal: from round `first` on its receipts have this name.
+    """A process has opened the model: from round `first` on its receipts have this name.
 
     `limits` are those of waiting receipts from then on: their number, their bytes, their age.
     """
 
+    time: float
     name: str
     first: int
-    time: float
     versions: dict[str, str]
     limits: list[Any]
-
-
-class GraphMade(NamedTuple):
-    """A feedback graph, which decisions refer to by its version: a hash of the document, so it means the same in every
-    journal.
-    """
-
-    version: int
-    document: dict[str, Any]
 
 
 class Decided(NamedTuple):
     """An action was drawn (or, where `followed`, taken over from another model).
 
-    `scores` are those that came with the row, checked and between -1 and 1; empty where none came.
+    `scores` are those that came with the row, checked and between -1 and 1; empty where none came. `features` are None
+    where they were dropped.
     """
 
+    session: str
     round: int
     time: float
     action: int
     greedy: int
     graph: int
     followed: bool
-    features: Features
+    features: Features | None
     probabilities: Floats
     scores: Floats = NONE
 
 
 class Fed(NamedTuple):
-    """The feedback of a decision: the label's position, -1 where the graph hid it, -2 where none will come."""
+    """The feedback of a decision: the label's position, or what stands in its place where there is none."""
 
     round: int
     time: float
     label: int
-
-
-class Expired(NamedTuple):
-    """A receipt has expired."""
-
-    round: int
-    time: float
 
 
 class Taught(NamedTuple):
-    """A row with a known label was learned without acting; the propensity is NaN where none was given."""
+    """A row with a known label was learned without acting; the propensity is None where none was given."""
 
     time: float
     label: int
-    propensity: float
-    features: Features
-    scores: Floats = NONE
+    propensity: float | None
+    indices: list[int]
+    values: list[float]
+    scores: list[float] | None
+
+
+class Dropped(NamedTuple):
+    """A row was taught, and dropped when it was old."""
+
+    time: float
 
 
 class Added(NamedTuple):
     """A class was added: from now on the model's graph is the one of this version."""
 
-    graph: int
     time: float
+    graph: int
 
 
 class Grown(NamedTuple):
     """The model got more features."""
 
+    time: float
     features: int
 
 
 class Limited(NamedTuple):
     """The limits on the exploration were changed (:meth:`gappletron.Limits.to_dict`)."""
 
-    limits: dict[str, Any]
     time: float
+    limits: dict[str, Any]
 
 
 class WasReset(NamedTuple):
@@ -150,163 +132,205 @@ class Restarted(NamedTuple):
     For readers: it follows from the events before it, and a replay does nothing here.
     """
 
+    time: float
     round: int
     reason: str
-    time: float
 
 
-class Answered(NamedTuple):
-    """A request was answered under an idempotency key."""
-
-    time: float
-    key: str
-    fingerprint: bytes
-    answer: bytes
-
-
-Event: TypeAlias = (
-    Opened | GraphMade | Decided | Fed | Expired | Taught | Added | Grown | Answered | Limited | WasReset | Restarted
-)
-# The number of an event's kind is its place here, from 1.
-KINDS: tuple[Any, ...] = get_args(Event)
-DECIDED, FED = KINDS.index(Decided) + 1, KINDS.index(Fed) + 1
+Change: TypeAlias = Opened | Taught | Added | Grown | Limited | WasReset | Restarted
+Event: TypeAlias = Decided | Fed | Change | Dropped
+KINDS: dict[str, Any] = {
+    "opened": Opened,
+    "taught": Taught,
+    "class added": Added,
+    "grown": Grown,
+    "limited": Limited,
+    "reset": WasReset,
+    "restarted": Restarted,
+}
+NAMES_OF_KINDS = {made: kind for kind, made in KINDS.items()}
 
 
 # -------------------------------------------------------------------------------------------------------------- writing
 
 
-def pack_event(event: Event) -> bytes:
-    """Return the bytes of an event."""
-    match event:
-        case Decided(round, time, action, greedy, graph, followed, features, probabilities, scores):
-            flags = FOLLOWED * followed | HASHED * bool(features.digest)
-            decision = np.concatenate([[round, action, greedy], probabilities]).tobytes()
-            return pack_decision(time, graph, flags, features.indices.size, features.to_bytes(), scores, decision)
-        case Fed(round, time, label):
-            return pack_feedback(round, time, label)
-        case Taught(time, label, propensity, features, scores):
-            body = TEACHING.pack(time, label, propensity, features.indices.size, scores.size)
-            body += scores.tobytes() + features.to_bytes()
-        case Answered(time, key, fingerprint, answer):
-            name = key.encode()
-            body = ANSWER.pack(time, len(name), len(fingerprint)) + name + fingerprint + answer
-        case _:
-            body = json.dumps(event._asdict()).encode()
-    return HEAD.pack(KINDS.index(type(event)) + 1, len(body)) + body
+def encode_graph(graph: FeedbackGraph) -> str:
+    """Return the document of a graph in the table of graphs."""
+    return json.dumps(archive.encode_graph(graph), sort_keys=True)
 
 
-def pack_decision(time: float, graph: int, flags: int, size: int, row: bytes, scores: Floats, decision: bytes) -> bytes:
-    """Return the bytes of a :class:`Decided` whose features, and whose round, action, greedy class and probabilities,
-    are bytes already.
-    """
-    length = DECISION.size - HEAD.size + len(row) + scores.nbytes + len(decision)
-    head = DECISION.pack(DECIDED, length, time, graph, flags, size, scores.size)
-    return head + row + scores.tobytes() + decision
+def hash_graph(document: str) -> int:
+    """Return the version of a graph: a hash of its document, so it means the same in every store."""
+    return int.from_bytes(hashlib.blake2b(document.encode(), digest_size=8).digest(), "little") >> 1  # 63 bits
 
 
-def pack_decisions(
-    time: float,
-    graph: int,
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    values: Floats,
-    scores: Floats,
-    decisions: Floats,
-) -> bytes:
-    """Return the bytes of many decisions for the rows of a sparse matrix; `decisions` has a row for each, with the
-    round, the action, the greedy class and the probabilities, and so has `scores`, where scores came with the rows.
-    """
-    index_bytes, value_bytes, decision_bytes = indices.tobytes(), values.tobytes(), decisions.tobytes()
-    score_bytes, count = scores.tobytes(), scores.shape[1]
-    width = 8 * decisions.shape[1]
-    least = DECISION.size - HEAD.size + 8 * count + width
-    parts: list[bytes] = []
-    for t, (start, stop) in enumerate(itertools.pairwise(indptr.tolist())):
-        parts += (
-            DECISION.pack(DECIDED, least + 12 * (stop - start), time, graph, 0, stop - start, count),
-            index_bytes[4 * start : 4 * stop],
-            value_bytes[8 * start : 8 * stop],
-            score_bytes[8 * count * t : 8 * count * (t + 1)],
-            decision_bytes[width * t : width * (t + 1)],
+class Answer(NamedTuple):
+    """The answer to a request under its idempotency key."""
+
+    key: str
+    fingerprint: bytes
+    answer: bytes
+    time: float
+
+
+@dataclass
+class Batch:
+    """The rows of one transaction of a model: event number `first` is its first, `stop` the next one after it."""
+
+    model: int
+    first: int
+    stop: int = field(init=False)
+    graphs: dict[int, str] = field(default_factory=dict)
+    acts: list[tuple[Any, ...]] = field(default_factory=list)
+    feedback: list[tuple[Any, ...]] = field(default_factory=list)
+    changes: list[tuple[Any, ...]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    nbytes: int = 0
+    """About how much memory it takes."""
+
+    def __post_init__(self) -> None:
+        self.stop = self.first
+
+    def add_act(
+        self,
+        session: str,
+        time: float,
+        graph: int,
+        followed: bool,
+        decision: Floats,
+        ids: bytes,
+        values: bytes,
+        scores: bytes,
+    ) -> None:
+        """Add a decision.
+
+        :param decision: the round, the action, the greedy class, and the probabilities.
+        """
+        round, action, greedy = map(int, decision[:BEFORE].tolist())
+        chances, chance, features = (
+            decision[BEFORE:].tobytes(),
+            decision.item(BEFORE + action),
+            crc32(values, crc32(ids)),
         )
-    return b"".join(parts)
+        head = self.stop, round, time, action, greedy, chance, graph, int(followed), features
+        checksum = _sum_act(head, session, chances, scores)
+        own = self.model, self.stop, session, round, time, action, greedy, chance, chances
+        self.acts.append((*own, scores or None, graph, int(followed), ids, values, features, checksum))
+        self.stop += 1
+        self.nbytes += 200 + len(chances) + len(scores) + len(ids) + len(values)
+
+    def add_acts(
+        self,
+        session: str,
+        time: float,
+        graph: int,
+        rows: Vectors,
+        decisions: Floats,
+        scores: Floats,
+    ) -> None:
+        """Add many decisions; `decisions` has a row for each, and so has `scores`, where scores came with the rows."""
+        ids, numbers, given = rows.indices.astype(np.int64).tobytes(), rows.values.tobytes(), scores.tobytes()
+        size = 8 * scores.shape[1]
+        for t, (decision, (a, b)) in enumerate(zip(decisions, itertools.pairwise(rows.indptr.tolist()), strict=True)):
+            row = ids[8 * a : 8 * b], numbers[8 * a : 8 * b], given[size * t : size * (t + 1)]
+            self.add_act(session, time, graph, False, decision, *row)
+
+    def add_feedback(self, rounds: Sequence[int], time: float, labels: Sequence[int]) -> None:
+        """Add feedback for these rounds."""
+        rows = zip(itertools.count(self.stop), rounds, labels, strict=False)
+        self.feedback += [
+            (
+                self.model,
+                seq,
+                round,
+                time,
+                *((SEEN, label) if label >= 0 else (STATUSES[label], None)),
+                _sum_feedback(seq, round, time, label),
+            )
+            for seq, round, label in rows
+        ]
+        self.stop += len(rounds)
+        self.nbytes += 100 * len(rounds)
+
+    def add_change(self, change: Change, who: str | None = None) -> None:
+        """Add a change of another kind."""
+        document = change._asdict()
+        row = self.stop, NAMES_OF_KINDS[type(change)], document.pop("time"), json.dumps(document), who
+        self.changes.append((self.model, *row, _sum_change(*row)))
+        self.stop += 1
+        self.nbytes += 100 + len(row[3])
 
 
-def pack_feedback(round: int, time: float, label: int) -> bytes:
-    """Return the bytes of a :class:`Fed`."""
-    return FEEDBACK.pack(FED, FEEDBACK.size - HEAD.size, round, time, label)
+def _sum_act(head: tuple[Any, ...], session: str, chances: bytes, scores: bytes) -> int:
+    """Return the checksum of a decision; `head` has its numbers, and the checksum of its features."""
+    return crc32(scores, crc32(chances, crc32(session.encode(), crc32(ACT.pack(*head)))))
 
 
-def pack_feedbacks(rounds: list[int], time: float, labels: list[int]) -> bytes:
-    """Return the bytes of much feedback, for these rounds."""
-    return b"".join(pack_feedback(round, time, label) for round, label in zip(rounds, labels, strict=True))
+def _sum_feedback(seq: int, round: int, time: float, label: int) -> int:
+    return crc32(FED.pack(seq, round, time, label))
 
 
-def drop_features(group: bytes) -> bytes:
-    """Return the same events with a hash in place of the features of each row."""
-    return b"".join(pack_event(_hash_row(event)) for event in unpack_events(group))
-
-
-def _hash_row(event: Event) -> Event:
-    return event._replace(features=event.features.hashed()) if isinstance(event, Decided | Taught) else event
+def _sum_change(*columns: Any) -> int:
+    return crc32(json.dumps(columns).encode())
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
 
 
-def unpack_events(group: bytes) -> Iterator[Event]:
-    """Return the events of a group, in order; :class:`Damaged` where these are not the bytes of events."""
-    at = 0
-    while at < len(group):
-        if at + HEAD.size > len(group):
-            raise Damaged
-        kind, size = HEAD.unpack_from(group, at)
-        stop = at + HEAD.size + size
-        if not 1 <= kind <= len(KINDS) or stop > len(group):
-            raise Damaged
-        try:
-            yield _unpack(KINDS[kind - 1], group[at:stop])
-        except (struct.error, ValueError, TypeError) as error:
-            raise Damaged from error
-        at = stop
-
-
-def _unpack(kind: Any, data: bytes) -> Event:
-    """Return the event of this kind with these bytes, head and body."""
-    body = data[HEAD.size :]
-    if kind is Decided:
-        return _unpack_decision(data)
-    if kind is Fed:
-        return Fed(*FEEDBACK.unpack(data)[2:])
-    if kind is Taught:
-        time, label, propensity, size, count = TEACHING.unpack_from(body)
-        row = body[TEACHING.size + 8 * count :]
-        scores = np.frombuffer(body, np.float64, count, TEACHING.size).copy()
-        return Taught(time, label, propensity, _unpack_features(row, size, size == 0 and bool(row)), scores)
-    if kind is Answered:
-        time, key, fingerprint = ANSWER.unpack_from(body)
-        first, second = ANSWER.size + key, ANSWER.size + key + fingerprint
-        return Answered(time, body[ANSWER.size : first].decode(), body[first:second], body[second:])
-    return kind(**json.loads(body))
-
-
-def _unpack_decision(data: bytes) -> Decided:
-    _, _, time, graph, flags, size, count = DECISION.unpack_from(data)
-    hashed = bool(flags & HASHED)
-    stop = DECISION.size + (HASH_BYTES if hashed else 12 * size)
-    if len(data) < stop + 8 * (count + BEFORE + 1) or (len(data) - stop) % 8:
+def read_act(row: Sequence[Any]) -> Decided:
+    """Return the decision of a row of `acts`; :class:`Damaged` where its checksums do not fit."""
+    (
+        _,
+        seq,
+        session,
+        round,
+        time,
+        action,
+        greedy,
+        chance,
+        chances,
+        scores,
+        graph,
+        followed,
+        ids,
+        values,
+        sum,
+        whole,
+    ) = row
+    head = seq, round, time, action, greedy, chance, graph, followed, sum
+    features = None
+    try:
+        is_whole = _sum_act(head, session, chances, scores or b"") == whole
+        if is_whole and ids is not None:
+            is_whole = crc32(values, crc32(ids)) == sum
+            features = Features(np.frombuffer(ids, np.int64), np.frombuffer(values))
+        given, chosen = NONE if scores is None else np.frombuffer(scores), np.frombuffer(chances)
+    except (struct.error, TypeError, ValueError, AttributeError):  # a value of another type
+        raise Damaged from None
+    if not is_whole:
         raise Damaged
-    features = _unpack_features(data[DECISION.size : stop], size, hashed)
-    numbers = np.frombuffer(data, np.float64, offset=stop).copy()  # aligned, as compiled code expects it
-    scores, decision = numbers[:count], numbers[count:]
-    round, action, greedy = (int(number) for number in decision[:BEFORE])
-    return Decided(round, time, action, greedy, graph, bool(flags & FOLLOWED), features, decision[BEFORE:], scores)
+    return Decided(session, round, time, action, greedy, graph, bool(followed), features, chosen, given)
 
 
-def _unpack_features(row: bytes, size: int, hashed: bool) -> Features:
-    if len(row) != (HASH_BYTES if hashed else 12 * size):
+def read_feedback(row: Sequence[Any]) -> Fed:
+    """Return the feedback of a row of `feedback`; :class:`Damaged` where its checksum does not fit."""
+    _, seq, round, time, status, index, checksum = row
+    label: Any = LABELS.get(status) if index is None else index
+    try:
+        if _sum_feedback(seq, round, time, label) != checksum or STATUSES[min(label, 0)] != status:
+            raise Damaged
+    except (struct.error, TypeError):
+        raise Damaged from None
+    return Fed(round, time, label)
+
+
+def read_change(row: Sequence[Any]) -> Change | Dropped:
+    """Return the change of a row of `changes`; :class:`Damaged` where its checksum does not fit."""
+    _, seq, kind, time, document, who, checksum = row
+    if document is None and kind == NAMES_OF_KINDS[Taught]:
+        return Dropped(time)
+    if not isinstance(document, str) or not isinstance(who, str | None) or not isinstance(kind, str):
         raise Damaged
-    if hashed:
-        return Features(digest=row)
-    values = np.frombuffer(row, np.float64, size, 4 * size).copy()
-    return Features(np.frombuffer(row, np.int32, size).copy(), values)
+    if _sum_change(seq, kind, time, document, who) != checksum:
+        raise Damaged
+    return KINDS[kind](time, **json.loads(document))

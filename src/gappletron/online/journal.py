@@ -1,65 +1,54 @@
-"""The journal of one model: entries are added by the model, written in groups, and followed by snapshots.
+"""What a model writes to its store: entries are added by the model, written together, and followed by snapshots.
 
 Calls of one model add entries under the model's lock (:meth:`Journal.add`), before what they tell of happens. A signal
 handler may raise between any two steps; whether an entry has happened can be read off the record of its turn
 (:mod:`gappletron.play.turns`), so what an interrupted call has announced and not done is dropped when the next one
 begins (:meth:`Journal.drop_undone`). :meth:`Journal.publish` marks the end of what belongs together, and
-:meth:`Journal.commit` writes everything published so far as one group: a thread that waits for another's write finds
-its own entries written by it, so that many calls share one write to the disk. The store's own count tells whether a
-write has succeeded.
+:meth:`Journal.commit` writes everything published so far as one transaction: a thread that waits for another's finds
+its own entries written by it, so that many calls share one write to the disk. The store's own count of transactions
+tells whether a write has succeeded.
 """
 
 import collections
-import hashlib
-import json
 import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from gappletron.base.checks import whole
-from gappletron.base.errors import Unavailable, UserError
+from gappletron.base.checks import number, whole
+from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.online import events
-from gappletron.online.events import Event
-from gappletron.online.store import Group, Store, Trouble
-from gappletron.play.archive import encode_graph
+from gappletron.online.events import Answer, Batch, Change, encode_graph, hash_graph
+from gappletron.online.store import KEPT_SNAPSHOTS, Store, Trouble
 from gappletron.play.turns import NEW, WAITING, Turn
 
 DURABILITIES = ("disk", "os")
-# Beside the first: if the newest is damaged, the one before it and the log lead to the same state.
-KEPT_SNAPSHOTS = 2
-
-
 # A snapshot of more bytes than the first waits until the log has grown by so many times its size: it then takes some
 # percent of the time at most, also where decisions come by the thousand.
 SMALL, WORTH = 2**20, 4
-# Seconds after which a write looks again whether the files of the journal are still there.
-LOOK_EVERY = 0.1
-
-
 # So many graphs are remembered as logged.
 MOST_GRAPHS = 1024
+WEEK = 7 * 86_400.0
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How a journal is written.
+    """How a model is stored.
 
     `durability`: ``"disk"`` (a call that has returned survives a power failure) or ``"os"`` (it survives the end of the
     process). `snapshot_every`: the least number of events between snapshots. `keep_rows`: of how many rounds at least
-    the features are kept; None keeps all.
+    the features are kept; None keeps all. `keep_answers`: for how many seconds answers under idempotency keys are kept.
     """
 
     durability: str = "disk"
     snapshot_every: int = 100_000
     keep_rows: int | None = None
+    keep_answers: float = WEEK
 
     def __post_init__(self) -> None:
         if self.durability not in DURABILITIES:
@@ -67,29 +56,26 @@ class Policy:
         whole(self.snapshot_every, "snapshot_every", least=1)
         if self.keep_rows is not None:
             whole(self.keep_rows, "keep_rows", least=0)
+        number(self.keep_answers, "keep_answers", above=0.0)
 
 
 class Snapshot(NamedTuple):
-    """A copy of a model's state (:mod:`gappletron.play.archive`), and the number of events that led to it.
-
-    The features of events below `stop` need not be kept; None where all are kept.
-    """
+    """A copy of a model's state (:mod:`gappletron.play.archive`), and how many events and rounds led to it."""
 
     at: int
+    rounds: int
     kind: str
     header: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
-    stop: int | None
 
 
 class Entry(NamedTuple):
-    """One or more events: what makes their bytes, and how many there are.
+    """What adds the rows of one or more events to a batch.
 
     They have happened once the record of the turn has another status than `before`; without a turn, at once.
     """
 
-    pack: Callable[[], bytes]
-    number: int = 1
+    write: Callable[[Batch], None]
     turn: Turn | None = None
     before: int = NEW
 
@@ -104,24 +90,13 @@ class Bundle:
     """Entries that are written together or not at all: those of one call, or of one block of `hold()`."""
 
     entries: list[Entry] = field(default_factory=list)
-    stop: float = math.inf
-    """The number of events in the store after its write; infinite as long as none was tried."""
+    answers: dict[str, Answer] = field(default_factory=dict)
+    commit: float = math.inf
+    """The number of its transaction; infinite as long as none was tried."""
 
 
 class Journal:
-    """What a model writes to a store.
-
-    >>> import tempfile
-    >>> from gappletron.online.store import open_store
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     journal = Journal(open_store(folder), Policy())
-    ...     journal.add(Entry(lambda: b"..."))
-    ...     journal.publish()
-    ...     journal.commit()
-    ...     journal.close()
-    >>> journal.store.count
-    1
-    """
+    """What a model writes to a store."""
 
     def __init__(self, store: Store, policy: Policy) -> None:
         self.store, self.policy = store, policy
@@ -136,20 +111,19 @@ class Journal:
         self._snapshotting = threading.Lock()
         # Why the last snapshot in the background failed; None where it did not.
         self.background_error: str | None = None
-        self._looked = time.monotonic()
 
     @property
     def trouble(self) -> Trouble | None:
-        """What is wrong with the journal, also where no call has failed yet; None where all is well."""
+        """What is wrong with the store, also where no call has failed yet; None where all is well."""
         if self.is_closed:
             return None
-        gone = self.store.find_loss()
+        gone = self.store.database.find_loss()
         if gone is not None:
             return Trouble(gone, stops_writes=True)
         if self.background_error is None:
             return None
         sentence = (
-            f"the last snapshot of the journal in {self.store.name!r} could not be stored ({self.background_error}): "
+            f"the last snapshot in {self.store.name!r} could not be stored ({self.background_error}): "
             "nothing is lost, but opening it takes longer; remove the cause, and it is tried again by itself"
         )
         return Trouble(sentence, stops_writes=False)
@@ -160,13 +134,13 @@ class Journal:
         """Add an entry, before or after what it tells of happens; under the model's lock."""
         self._bundles[-1].entries.append(entry)
 
-    def add_event(self, event: Event) -> None:
-        """Add an event that has happened."""
-        self.add(Entry(partial(events.pack_event, event)))
+    def add_change(self, change: Change) -> None:
+        """Add a change that has happened."""
+        self.add(Entry(lambda batch: batch.add_change(change)))
 
-    def announce(self, event: Event, turn: Turn) -> None:
-        """Add an event that is about to end the waiting of a turn: it has happened once the record says so."""
-        self.add(Entry(partial(events.pack_event, event), turn=turn, before=WAITING))
+    def announce(self, turn: Turn, time: float, label: int) -> None:
+        """Add the feedback that is about to end the waiting of a turn: it has happened once the record says so."""
+        self.add(Entry(lambda batch: batch.add_feedback([turn.round], time, [label]), turn, WAITING))
 
     def drop_undone(self) -> None:
         """Drop what an interrupted call has added and not done; at the beginning and at the end of every call."""
@@ -177,35 +151,36 @@ class Journal:
     def publish(self) -> None:
         """Close the present bundle, so that :meth:`commit` may write it."""
         self.drop_undone()
-        if self._bundles[-1].entries:
+        if self._bundles[-1].entries or self._bundles[-1].answers:
             self._bundles.append(Bundle())
 
     def find_version(self, graph: FeedbackGraph) -> int:
-        """Return the number under which the journal knows a graph, which is logged when it is new."""
+        """Return the number under which the store knows a graph, which is stored when it is new."""
         version = self._versions.get(graph)
         if version is None:
             document = encode_graph(graph)
-            text = json.dumps(document, sort_keys=True).encode()
-            version = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1  # 63 bits
-            self.add_event(events.GraphMade(version, document))
+            version = hash_graph(document)
+            self.add(Entry(lambda batch: batch.graphs.update({version: document})))
             self._versions[graph] = version
             if len(self._versions) > MOST_GRAPHS:
                 self._versions.clear()
         return version
 
-    def begin_part(self) -> int:
-        """Store all that is published, and return the number of events so far, so that a snapshot can begin here.
+    def put_answer(self, answer: Answer) -> None:
+        """Keep the answer to a request, with what else is in its bundle."""
+        self._bundles[-1].answers[answer.key] = answer
 
-        Graphs are logged again when they are used, so the log can be read from here on. Called under the model's lock.
-        """
-        self.commit()
-        self._versions.clear()
-        return self.store.count
+    def find_answer(self, key: str, now: float) -> Answer | None:
+        """Return the answer under a key; None where there is none, or it is too old."""
+        for bundle in reversed(list(self._bundles)):  # first: what is removed here is in the store by then
+            if key in bundle.answers:
+                return bundle.answers[key]
+        return self.store.find_answer(key, now - self.policy.keep_answers)
 
     def check(self) -> None:
         """Write what an earlier call could not write, or raise an error: before a call that changes the model."""
         if self.is_closed:
-            raise UserError(f"the journal in {self.store.name!r} was closed: open it again (restart the server)")
+            raise UserError(f"the store {self.store.name!r} was closed: open it again (restart the server)")
         if self._is_stuck:
             self.commit()
 
@@ -215,6 +190,7 @@ class Journal:
             return
         self._refuse_nesting()
         with self._writing:
+            self.store.settle()
             self._forget_stored()
             if len(self._bundles) > 1:
                 self._write()
@@ -223,38 +199,31 @@ class Journal:
         """Refuse a signal handler that would wait for ever for what it has interrupted."""
         if self._writing._is_owned():  # type: ignore[attr-defined]
             raise UserError(
-                "the journal is in the middle of a write, which a signal handler has interrupted: let the handler set "
+                "the store is in the middle of a write, which a signal handler has interrupted: let the handler set "
                 "a flag or raise, and call commit() or close() afterwards"
             )
 
     def _write(self) -> None:
-        """Store what is published as one group."""
-        first = stop = self.store.count
+        """Store what is published as one transaction."""
         bundles = list(self._bundles)[:-1]
+        batch = Batch(self.store.model, self.store.count)
         try:
-            data = b"".join(entry.pack() for bundle in bundles for entry in bundle.entries)
             for bundle in bundles:
-                stop += sum(entry.number for entry in bundle.entries)
-                bundle.stop = stop
-            if time.monotonic() - self._looked > LOOK_EVERY:
-                self._refuse_lost()
-                self._looked = time.monotonic()
-            self.store.append(Group(first, stop - first, data), durable=self.policy.durability == "disk")
+                for entry in bundle.entries:
+                    entry.write(batch)
+                batch.answers += bundle.answers.values()
+                bundle.commit = self.store.commits + 1
+            self.store.append(batch)
         except BaseException:
             self._is_stuck = True
             raise
-        self._bytes_since += len(data)
+        self._bytes_since += batch.nbytes
         self._forget_stored()
         self._is_stuck = False
 
-    def _refuse_lost(self) -> None:
-        gone = self.store.find_loss()
-        if gone is not None:
-            raise Unavailable(gone)
-
     def _forget_stored(self) -> None:
         """Remove what was stored; may be interrupted, and called again."""
-        while self._bundles[0].stop <= self.store.count:
+        while self._bundles[0].commit <= self.store.commits:
             self._bundles.popleft()
 
     # -------------------------------------------------------------------------------------------------------- snapshots
@@ -301,20 +270,18 @@ class Journal:
         self._snapshot_at, self._bytes_since = self.store.count, 0
 
     def _put(self, snapshot: Snapshot) -> None:
-        """Store a snapshot, remove those that are not needed any more, and compact the log."""
-        at, kind, header, arrays, stop = snapshot
-        self._refuse_lost()
-        with self._writing:
-            self.store.synchronise()  # a snapshot must not outlive the log that leads to it
-        self.store.put_snapshot(at, kind, header, arrays)
-        self.store.read_snapshot(at, kind, lambda *_: None)  # whole, before anything older is given up
+        """Store a snapshot, and remove what is not needed any more."""
+        at, rounds, kind, header, arrays = snapshot
+        store, policy = self.store, self.policy
+        store.put_snapshot(at, kind, header, arrays)
+        store.read_snapshot(at, kind, lambda *_: None)  # whole, before anything older is given up
         self._snapshot_bytes = sum(array.nbytes for array in arrays.values())
         self._snapshot_at, self._bytes_since = at, 0
-        others = self.store.snapshots()[1:]  # the first leads, with the whole log, to every state
-        for old in others[:-KEPT_SNAPSHOTS]:
-            self.store.drop_snapshot(old)
-        if stop is not None and len(others) >= KEPT_SNAPSHOTS:
-            self.store.compact(min(stop, others[-KEPT_SNAPSHOTS]), events.drop_features)
+        first, *others = store.snapshots()  # the first leads, with the whole log, to every state
+        store.drop_snapshots(first, *others[-KEPT_SNAPSHOTS:])
+        store.drop_answers(time.time() - policy.keep_answers)
+        if policy.keep_rows is not None:
+            store.drop_features(store.find_seq("round", rounds - policy.keep_rows))
 
     def close(self) -> None:
         """Write what is published, and let another process open the store."""

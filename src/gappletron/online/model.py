@@ -1,6 +1,6 @@
 """One round at a time, for real use: act now, learn when the feedback comes, save and go on later.
 
-:class:`Online` is a :class:`~gappletron.play.player.Player` with names, receipts, a lock and a journal.
+:class:`Online` is a :class:`~gappletron.play.player.Player` with names, receipts, a lock and a store.
 """
 
 from __future__ import annotations
@@ -8,58 +8,42 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-import math
 import time
 from collections.abc import Iterable
 from os import PathLike
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
 from gappletron.base.checks import Label, number, whole
-from gappletron.base.errors import UserError
+from gappletron.base.errors import KeyReused, UserError
+from gappletron.base.parts import part
 from gappletron.base.signals import held_back
 from gappletron.data.records.encoder import Encoder
-from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.pieces import Piece
-from gappletron.kernel.types import NO_VECTOR, Floats, Vector
+from gappletron.kernel.types import MOST_NARROW, NO_VECTOR, Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.online import events, transitions
 from gappletron.online.access import DurableModel, changing, looking
 from gappletron.online.contents import FORMAT, TOGETHER, Contents
-from gappletron.online.journal import Policy
+from gappletron.online.database import NAME
+from gappletron.online.events import Answer
+from gappletron.online.journal import WEEK, Journal, Policy
 from gappletron.online.opening import open_contents, read_model
 from gappletron.online.receipts import Receipt, Receipts, Unseen, WaitingLimits
-from gappletron.online.store import Store
 from gappletron.play import archive
 from gappletron.play.checks import check_distribution
-from gappletron.play.limits import Budget, Limits
+from gappletron.play.limits import Budget, Limits, LimitsReport
 from gappletron.play.monitor import Monitor
 from gappletron.play.monitor_state import NoWatch
 from gappletron.play.options import Options, takes_options
 from gappletron.play.player import Player
 
-T = TypeVar("T")
-
-
-class FromPlayer(Generic[T]):
-    """A property of a model that is the one of its player with the same name."""
-
-    def __init__(self, doc: str) -> None:
-        self.__doc__ = doc
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, model: Any, owner: type) -> T:
-        found: Any = self if model is None else getattr(model._player, self.name)
-        return found
-
-    def __set__(self, model: Any, value: Any) -> None:
-        raise AttributeError(f"{self.name} of a model cannot be set")
+# Bytes in an idempotency key and in a fingerprint.
+MOST_KEY, MOST_FINGERPRINT = 255, 64
 
 
 class Online(DurableModel):
@@ -129,22 +113,27 @@ class Online(DurableModel):
 
     # ------------------------------------------------------------------------------------------------------ what it is
 
-    learner = FromPlayer[Learner]("The learner with all its numbers.")
-    graph = FromPlayer[FeedbackGraph]("The feedback graph of rounds for which no other is given.")
-    limits = FromPlayer[Limits]("The limits on the exploration.")
-    rounds = FromPlayer[int]("The number of actions taken so far.")
-    features = FromPlayer[int]("The number of features that have a row of the state: all, or those that have come.")
-    grows = FromPlayer[bool]("Whether a feature gets a row of the state when it first comes.")
-    max_features = FromPlayer[int]("How many features may have a row; those that come later are left out.")
-    features_left_out = FromPlayer[int]("How many entries of rows were left out, since there was no row left.")
+    learner: Learner = part("_player.learner", "The learner with all its numbers.")
+    graph: FeedbackGraph = part("_player.graph", "The feedback graph of rounds for which no other is given.")
+    limits: Limits = part("_player.limits", "The limits on the exploration.")
+    rounds: int = part("_player.rounds", "The number of actions taken so far.")
+    features: int = part("_player.features", "How many features have a row of the state: all, or those that have come.")
+    fixed_features: int | None = part(
+        "_player.fixed_features", "How many features a dense row must have; None for any."
+    )
+    grows: bool = part("_player.grows", "Whether a feature gets a row of the state when it first comes.")
+    max_features: int = part("_player.max_features", "How many features may have a row; later ones are left out.")
+    features_left_out: int = part(
+        "_player.features_left_out", "How many entries were left out, as there was no row left."
+    )
 
     @property
     def player(self) -> Player:
         """The player underneath, for playing in bulk; it is not locked, so let no other thread use the model
-        meanwhile. A model with a journal has none to show: what it played would not be logged.
+        meanwhile. A model with a store has none to show: what it played would not be logged.
         """
         if self._contents.journal is not None:
-            raise UserError("nothing that the player of a model with a journal plays is logged: save and load a copy")
+            raise UserError("nothing that the player of a model with a store plays is logged: save and load a copy")
         return self._player
 
     @property
@@ -157,7 +146,7 @@ class Online(DurableModel):
         """Set another encoder with as many features, such as one that declares more columns."""
         given, contents = encoder, self._contents
         if contents.journal is not None:
-            raise UserError("the encoder of a model with a journal cannot be replaced: make another model")
+            raise UserError("the encoder of a model with a store cannot be replaced: make another model")
         if contents.encoder is None or given is None or given.features != self._player.engine.features:
             raise UserError("an encoder can only replace one with as many features: make another model")
         contents.encoder = given
@@ -180,10 +169,14 @@ class Online(DurableModel):
         receipts = self._receipts
         return len(receipts.pending) if receipts.is_settled else len(self.pending)
 
+    pending_limits: WaitingLimits = part(
+        "_receipts.limits", "How many receipts may wait, how much memory they may take, and for how many seconds each."
+    )
+
     @property
-    def pending_limits(self) -> WaitingLimits:
-        """How many receipts may wait, how much memory they may take, and for how many seconds each may wait."""
-        return self._receipts.limits
+    def expired(self) -> dict[str, int]:
+        """How many receipts have expired since the model was made or opened, by the limit that let them expire."""
+        return {limit: self._receipts.expired[limit] for limit in WaitingLimits._fields}
 
     @property
     @looking
@@ -195,9 +188,9 @@ class Online(DurableModel):
 
     @property
     @looking
-    def spent(self) -> float | None:
-        """What exploration has cost in the present window of the budget; None without a budget."""
-        return self._player.spent_until(time.time())
+    def limits_report(self) -> LimitsReport:
+        """What the limits have done so far: what the budget has left of `min_propensity`, and what is spent of it."""
+        return self._player.report_limits(time.time())
 
     # ---------------------------------------------------------------------------------------------------------- playing
 
@@ -231,7 +224,7 @@ class Online(DurableModel):
 
     @changing
     def act_many(self, X: Iterable[Any], graph: FeedbackGraph | None = None, scores: Any = None) -> list[Receipt]:
-        """Draw an action for every x, in order: as :meth:`act` does, with one write to the journal for all.
+        """Draw an action for every x, in order: as :meth:`act` does, in one transaction.
 
         All are checked before the first is played.
 
@@ -278,7 +271,7 @@ class Online(DurableModel):
 
     @changing
     def learn_many(self, feedback: Iterable[tuple[Receipt | str, Label | Unseen]]) -> None:
-        """Take in the feedback of several actions, in order: as :meth:`learn` does, with one write to the journal.
+        """Take in the feedback of several actions, in order: as :meth:`learn` does, in one transaction.
 
         All are checked before the first is learned from: where one is refused, nothing is learned.
         """
@@ -301,23 +294,23 @@ class Online(DurableModel):
         :param x, scores: as those of :meth:`act`.
         :param propensity: the probability with which the label was observed; by default 1.
         """
-        known = math.nan if propensity is None else number(propensity, "propensity", above=0.0, most=1.0)
+        known = None if propensity is None else number(propensity, "propensity", above=0.0, most=1.0)
         position, vector = self.graph.class_index(label), self._contents.check_row(x)
-        row, given = events.Features(vector.indices, vector.values), self._player.check_scores(scores)
-        event = events.Taught(time.time(), position, known, row, events.NONE if given is None else given)
-        transitions.change(self._contents, event)
+        given = self._player.check_scores(scores)
+        row = vector.indices.tolist(), vector.values.tolist(), None if given is None else given.tolist()
+        transitions.change(self._contents, events.Taught(time.time(), position, known, *row))
 
     @changing
     def reset(self) -> None:
         """Let the learner forget what may be out of date, as if it had noticed a change; what it knows stays in part.
 
-        For the day when you know of a change before the model does. The journal keeps it.
+        For the day when you know of a change before the model does. The log keeps it.
         """
         transitions.change(self._contents, events.WasReset(time.time()))
 
     @looking
-    def bound(self) -> RunBound:
-        """Return what is proved about the cost so far, for the learner `auto`."""
+    def bound(self) -> RunBound | None:
+        """Return what is proved about the cost so far, for the learner `auto`; None for learners without a bound."""
         return self._player.bound(self._receipts.count_shown())
 
     @property
@@ -410,9 +403,16 @@ class Online(DurableModel):
         self._player.learn_many([], [])
         self._player.predict_many(nothing)
         self._player.predict_proba(nothing)
+        self._player.predict_vector(NO_VECTOR, np.empty(self.graph.n_classes))
         if self.encoder is not None:
-            self.encoder.encode({"text": "word", "number": 1.0})
-            self.encoder.encode_many(["word"])
+            plain = Encoder(features=self.encoder.features, ngrams=self.encoder.ngrams)  # takes any column
+            plain.encode({"text": "word", "number": 1.0})
+            plain.encode_many(["word"])
+
+    @looking
+    def compile_following(self) -> None:
+        """Load from the cache, or have compiled, what :meth:`follow` needs, before a decision comes."""
+        self._player.engine.compile_following()
 
     # ---------------------------------------------------------------------------------------------------------- growing
 
@@ -436,7 +436,7 @@ class Online(DurableModel):
         """
         graph = self.graph.with_class(name, reveals, revealed_by, costs)
         version = 0 if self._contents.journal is None else self._contents.journal.find_version(graph)
-        transitions.change(self._contents, events.Added(version, time.time()), {version: graph})
+        transitions.change(self._contents, events.Added(time.time(), version), {version: graph})
         self._player.engine.compile_rounds()
 
     @changing
@@ -444,90 +444,108 @@ class Online(DurableModel):
         """Give the model more features; what was learned stays."""
         if self.grows:
             raise UserError("features get a row when they first come: nothing must be grown")
-        wanted = whole(features, "features", least=self.features, most=MOST_FEATURES)
-        transitions.change(self._contents, events.Grown(wanted))
+        wanted = whole(features, "features", least=self.features, most=MOST_NARROW)
+        transitions.change(self._contents, events.Grown(time.time(), wanted))
 
     @changing
     def set_limits(self, *, min_propensity: float | None = None, budget: Budget | str | None = "keep") -> None:
         """Go on with other limits on the exploration; what is not given stays. ``budget=None`` removes the budget.
 
-        A new budget starts with nothing spent.
+        What was spent counts for a budget that replaces another.
         """
         limits = self.limits.changed(min_propensity, budget)
-        transitions.change(self._contents, events.Limited(limits.to_dict(), time.time()))
+        transitions.change(self._contents, events.Limited(time.time(), limits.to_dict()))
         self._player.engine.compile_rounds()
 
-    # ---------------------------------------------------------------------------------------------- journal
+    # ------------------------------------------------------------------------------------------------------------ store
 
     @classmethod
     def open(
         cls,
-        folder: str | PathLike[str] | Store,
+        place: str | PathLike[str],
         learner: Learner | str | None = None,
         graph: FeedbackGraph | None = None,
         features: int | str | None = None,
         *,
+        name: str = NAME,
         start: Online | None = None,
         durability: str = "disk",
         snapshot_every: int = 100_000,
         keep_rows: int | None = None,
+        keep_answers: float = WEEK,
         pieces: Iterable[type[Piece]] = (),
         **options: Any,
     ) -> Online:
-        """Open a model with a journal: every decision and every piece of feedback is logged before the call returns.
+        """Open a model with a store: every decision and every piece of feedback is stored before the call returns.
 
-        Opened again, also after a kill or a power failure, the model goes on bit for bit. A new folder gets a new
-        model, with `monitor=True` by default. For one that holds a journal, the arguments may be omitted; where they
-        are given, they must be those that the model was made with, but for `pending`, `pending_bytes`, `pending_age`,
-        `min_propensity` and `budget`. One process at a time can have a folder open, until :meth:`close`.
+        Opened again, also after a kill or a power failure, the model goes on bit for bit. A new name gets a new model,
+        with `monitor=True` by default. For one that is stored, the arguments may be omitted; where they are given, they
+        must be those that the model was made with, or has now, but for `pending`, `pending_bytes`, `pending_age`,
+        `min_propensity` and `budget`. One process at a time can have a model open, until :meth:`close`.
 
-        :param folder: where the journal is; or a :class:`~gappletron.online.store.Store`.
+        :param place: a file of SQLite, such as ``"mail.sqlite"``, which is made where it does not exist; or the URL of
+            a database of PostgreSQL, ``"postgresql://host/database"``.
         :param learner, graph, features: as those of :class:`Online`, and so are `options`.
+        :param name: which of the models of the database.
         :param start: a model to begin with, such as one that was taught, in place of a new one.
         :param durability: what a call waits for: ``"disk"``, that its events survive a power failure (calls of several
             threads share one write), or ``"os"``, that they survive the end of the process.
         :param snapshot_every: the least number of events between two snapshots of the state, which are written in the
-            background and make opening quick. A large state is written more rarely (docs, page Journal).
-        :param keep_rows: the features of at least so many last rounds are kept; in older parts of the log a hash may
-            stand for them. By default all are kept.
+            background and make opening quick. A large state is written more rarely (docs, page Store).
+        :param keep_rows: the features of at least so many last rounds are kept; older ones may be dropped. By default
+            all are kept.
+        :param keep_answers: for how many seconds the answers of :meth:`remember` are kept.
         :param pieces: classes of your own that the learner is made of.
         """
-        policy = Policy(durability, snapshot_every, keep_rows)
+        policy = Policy(durability, snapshot_every, keep_rows, keep_answers)
         named = {"learner": learner, "graph": graph, "features": features}
-        given = {name: value for name, value in named.items() if value is not None} | options
-        contents = open_contents(folder, policy, given, _copy_start(start, given), tuple(pieces))
+        given = {key: value for key, value in named.items() if value is not None} | options
+        contents = open_contents(place, name, policy, given, _copy_start(start, given), tuple(pieces))
         return cls._from_contents(contents)
 
     @classmethod
-    def from_journal(
+    def from_store(
         cls,
-        folder: str | PathLike[str],
+        place: str | PathLike[str],
         *,
+        name: str = NAME,
         replay: str = "last",
         stop: int | None = None,
         pieces: Iterable[type[Piece]] = (),
     ) -> Online:
-        """Return a copy in memory of the model in a folder, which stays as it is; another process may have it open.
+        """Return a copy in memory of a stored model, which stays as it is; another process may have it open.
 
-        :param replay: from the ``"last"`` snapshot, or from the ``"first"``, which does everything again that was ever
-            logged. Both lead to the same bits.
+        :param replay: from the ``"last"`` snapshot, or from the ``"first"``, which does everything again that is in the
+            log. Both lead to the same bits.
         :param stop: replay the events before this number only.
-        :param pieces: as that of :meth:`open`.
+        :param place, name, pieces: as those of :meth:`open`.
         """
-        return cls._from_contents(read_model(folder, replay, stop, tuple(pieces)))
+        return cls._from_contents(read_model(place, name, replay, stop, tuple(pieces)))
 
     @changing
     def remember(self, key: str, fingerprint: bytes, answer: bytes) -> None:
-        """Keep the answer to a request under an idempotency key, for :meth:`recall`; the last 100,000 are kept.
+        """Keep the answer to a request under an idempotency key, for :meth:`recall`, in the store.
 
-        Inside :meth:`hold` it is logged together with what the request did.
+        Inside :meth:`hold` it is stored together with what the request did.
         """
-        transitions.change(self._contents, events.Answered(time.time(), key, fingerprint, answer))
+        if not isinstance(answer, bytes):
+            raise UserError(f"an answer must be bytes, not {type(answer).__name__}: encode it first")
+        _check_key(key, fingerprint)
+        self._find_journal().put_answer(Answer(key, fingerprint, answer, time.time()))
 
     @looking
     def recall(self, key: str, fingerprint: bytes) -> bytes | None:
         """Return the answer kept under this key, None where there is none; a UserError for another fingerprint."""
-        return self._contents.answers.find(key, fingerprint)
+        _check_key(key, fingerprint)
+        found = self._find_journal().find_answer(key, time.time())
+        if found is not None and found.fingerprint != fingerprint:
+            raise KeyReused("this idempotency key was used for another request: use a new key for each request")
+        return None if found is None else found.answer
+
+    def _find_journal(self) -> Journal:
+        if self._contents.journal is None:
+            raise UserError("the model has no store: make it with Online.open()")
+        return self._contents.journal
 
     # ----------------------------------------------------------------------------------------------- saving and loading
 
@@ -567,8 +585,17 @@ class Online(DurableModel):
         self._receipts.start_session(self.rounds)
 
 
+def _check_key(key: Any, fingerprint: Any) -> None:
+    if not isinstance(key, str) or not 0 < len(key.encode(errors="replace")) <= MOST_KEY or not key.isprintable():
+        raise UserError(
+            f"an idempotency key must be a printable text of 1 to {MOST_KEY} bytes: use a random one, such as a UUID"
+        )
+    if not isinstance(fingerprint, bytes) or len(fingerprint) > MOST_FINGERPRINT:
+        raise UserError(f"a fingerprint must be at most {MOST_FINGERPRINT} bytes: give a hash of the request")
+
+
 def _copy_start(start: Any, given: dict[str, Any]) -> Contents | None:
-    """Return the contents of a model to begin a journal with, which others may go on to use."""
+    """Return the contents of a model to begin a store with, which others may go on to use."""
     if start is None:
         return None
     if not isinstance(start, Online):

@@ -1,4 +1,4 @@
-"""What another learner would have done: it follows the decisions of a journal, and is judged by importance weighting.
+"""What another learner would have done: it follows the decisions of a store, and is judged by importance weighting.
 
 The learner sees the logged rows in order, with the actions and probabilities of the log, and learns from the same
 feedback. Before each row it says what it would predict: the distribution p' over actions, and the greedy class g. With
@@ -14,6 +14,7 @@ it holds for every n at once, without an approximation, and labels of propensity
 """
 
 import array
+import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -26,13 +27,12 @@ import numpy as np
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.data.vectors import Vectors
-from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.online import events
-from gappletron.online.opening import check_row, read_model
-from gappletron.online.store import read_store
-from gappletron.play.archive import decode_graph
+from gappletron.online.database import NAME
+from gappletron.online.opening import Graphs, check_row, recover
+from gappletron.online.store import Store
 from gappletron.play.history import align_table
 from gappletron.play.monitor import Estimate, Monitor
 from gappletron.play.player import Player
@@ -105,19 +105,21 @@ class Evaluation:
 
 
 def evaluate_off_policy(
-    folder: str | os.PathLike[str],
+    place: str | os.PathLike[str],
     learner: Learner | str = "auto",
     *,
+    name: str = NAME,
     first: int = 0,
     seed: int = 0,
     alpha: float = 0.05,
     show: Callable[[int, int | None], None] | None = None,
 ) -> Evaluation:
-    """Evaluate a learner on the decisions of a journal, which may be open.
+    """Evaluate a learner on the decisions of a stored model, which may be open.
 
+    :param place, name: as those of :meth:`gappletron.Online.open`.
     :param learner: a learner, or the name of one. It starts from nothing, and is taught what the log says was taught
         (unless it cannot be taught).
-    :param first: begin with this round: where the features of older ones were compacted. What was taught before it is
+    :param first: begin with this round: where the features of older ones were dropped. What was taught before it is
         left out.
     :param seed: of the learner's randomness.
     :param alpha: the intervals have the confidence 1 - alpha, each for itself.
@@ -126,34 +128,37 @@ def evaluate_off_policy(
     >>> import tempfile
     >>> from gappletron import UNSEEN, FeedbackGraph, Online
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with Online.open(folder, graph=FeedbackGraph.bandit(["a", "b"]), features=2, durability="os") as model:
+    ...     place = f"{folder}/mail.sqlite"
+    ...     with Online.open(place, graph=FeedbackGraph.bandit(["a", "b"]), features=2, durability="os") as model:
     ...         for label in "ab" * 100:
     ...             receipt = model.act([1.0, float(label == "a")])
     ...             model.learn(receipt, label)
-    ...     found = evaluate_off_policy(folder, "gapsmh")
+    ...     found = evaluate_off_policy(place, "gapsmh")
     >>> found.judged, [each.method for each in found.estimates[:4]]
     (200, ['betting', 'ips', 'self-normalised', 'doubly robust'])
     """
     alpha = number(alpha, "alpha", above=0.0, most=0.5)
-    follower = _Follower(folder, learner, whole(first, "first"), whole(seed, "the seed"))
-    for place, event in read_store(folder).events():
-        follower.follow(event)
-        if show is not None and place % SHOW_EVERY == 0:
-            show(follower.rounds, None)
-    return follower.evaluate(alpha)
+    with contextlib.closing(Store(place, name)) as store:
+        follower = _Follower(store, learner, whole(first, "first"), whole(seed, "the seed"))
+        for number_of_event, event in store.events(store.beginning):
+            follower.follow(event)
+            if show is not None and number_of_event % SHOW_EVERY == 0:
+                show(follower.rounds, None)
+        return follower.evaluate(alpha)
 
 
 class _Follower:
     """A learner that follows a log, and the numbers of its estimates."""
 
-    def __init__(self, folder: str | os.PathLike[str], learner: Learner | str, first: int, seed: int) -> None:
-        logged = read_model(folder, "first", 0, ())  # as it was at the start
+    def __init__(self, store: Store, learner: Learner | str, first: int, seed: int) -> None:
+        start = store.snapshots()[:1]
+        logged = recover(store, (), start, max(start, default=0))  # as it was at the start
         like, rows = logged.player, "vectors" if logged.encoder is None else "records"
         below, most = like.engine.features, like.max_features
         self.player = Player(learner, like.graph, below, rows=rows, seed=seed, monitor=True, max_features=most)
         self.name, self.first = learner if isinstance(learner, str) else self.player.learner.name, first
         self.has_begun = first == 0  # the features of what stands before the first round may be gone
-        self.graphs: dict[int, FeedbackGraph] = {}
+        self.graphs = Graphs(store)
         self.waiting: dict[int, tuple[Turn, Floats]] = {}
         self.rounds = self.judged = self.unsupported = self.missing = 0
         # The weight, the value u and the expected value m of every judged round.
@@ -162,36 +167,32 @@ class _Follower:
     def follow(self, event: events.Event) -> None:
         """Go on by one event of the log."""
         match event:
-            case events.GraphMade(version, document):
-                self.graphs[version] = decode_graph(document)
             case events.Decided() if event.round >= self.first:
                 self._decide(event)
             case events.Fed(serial, _, label) if serial in self.waiting:
                 turn, expected = self.waiting.pop(serial)
-                if label == events.FORGOTTEN_LABEL:
+                if label in (events.FORGOTTEN_LABEL, events.EXPIRED_LABEL):
                     self.missing += _shows(turn)
                 else:
                     self.player.learn(turn, label)
                     if _shows(turn):
                         self._judge(turn, expected, label)
-            case events.Expired(serial, _) if serial in self.waiting:
-                self.missing += _shows(self.waiting.pop(serial)[0])
-            case events.Taught(_, label, propensity, features, scores) if (
+            case events.Taught(_, label, propensity, indices, values, scores) if (
                 self.player.learner.teachable and self.has_begun
             ):
-                vector = check_row(self.player, features, "a row that was taught")
-                given = scores if scores.size and self.player.learner.takes_scores else None
-                self.player.teach_vector(vector, label, None if math.isnan(propensity) else propensity, given)
-            case events.Added(version, _):
+                vector = self.player.check((indices, values))
+                given = np.array(scores) if scores is not None and self.player.learner.takes_scores else None
+                self.player.teach_vector(vector, label, propensity, given)
+            case events.Dropped() if self.player.learner.teachable and self.has_begun:
+                check_row(self.player, None, "a row that was taught")
+            case events.Added(_, version):
                 self.player.extend(self.graphs[version])
-            case events.Grown(features):
+            case events.Grown(_, features):
                 self.player.grow(max(features, self.player.engine.features))
 
     def _decide(self, event: events.Decided) -> None:
         """Let the learner say what it would do, and follow what was done."""
-        graph, player = self.graphs.get(event.graph), self.player
-        if graph is None:
-            raise UserError(f"the graph of round {event.round:,} is missing in the log: begin after it (--first)")
+        graph, player = self.graphs[event.graph], self.player
         vector = check_row(player, event.features, f"round {event.round:,}")
         # As probabilities, of which such scores are made again.
         scores = (1.0 + event.scores) / 2.0 if event.scores.size and player.learner.takes_scores else None
@@ -222,7 +223,7 @@ class _Follower:
     def evaluate(self, alpha: float) -> Evaluation:
         """Return what was found."""
         if self.judged == 0:
-            raise UserError("the journal has no judged round to evaluate a learner on: collect feedback first")
+            raise UserError("the store has no judged round to evaluate a learner on: collect feedback first")
         report = Monitor(self.player).report(alpha)
         estimates: list[OffPolicyEstimate] = []
         for target in TARGETS:

@@ -1,8 +1,9 @@
-"""From a store to the model whose journal it holds: the newest snapshot, and the events since then made again.
+"""From a store to its model: the newest snapshot, and the events since then made again.
 
 For a new store, from the arguments of a model, which are stored beside it: opened again, it must be given the same.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -12,7 +13,6 @@ import time
 import warnings
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -23,6 +23,7 @@ from gappletron.base.text import LETTERS_SHOWN, make_printable, shorten
 from gappletron.base.version import __version__
 from gappletron.data.records.encoder import Encoder
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.compiling import without_collection
 from gappletron.kernel.numerics import is_distribution
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.spelling import encode_piece
@@ -30,10 +31,12 @@ from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.registry import find_learner
 from gappletron.online import events, transitions
 from gappletron.online.contents import FORMAT, Contents
+from gappletron.online.database import Missing
 from gappletron.online.journal import Journal, Policy
 from gappletron.online.receipts import WaitingLimits
-from gappletron.online.store import CURE, Log, Store, open_store, read_store
-from gappletron.play.archive import decode_graph, encode_graph
+from gappletron.online.replay import UnusualError, replay_together, split_events
+from gappletron.online.store import CURE, Store
+from gappletron.play.archive import encode_graph
 from gappletron.play.limits import Limits
 from gappletron.play.monitor_state import NoWatch
 from gappletron.play.options import Options
@@ -51,7 +54,8 @@ VERSIONS = {
 
 
 def open_contents(
-    place: str | PathLike[str] | Store,
+    place: str | PathLike[str],
+    name: str,
     policy: Policy,
     given: dict[str, Any],
     start: Contents | None,
@@ -59,27 +63,28 @@ def open_contents(
 ) -> Contents:
     """Return the model of a store, with a journal that logs from now on.
 
-    :param given: the arguments of the model, by name; for a stored one they must be those that it was made with, but
-        for the options that may change.
+    :param given: the arguments of the model, by name; for a stored one they must be those that it was made with, or has
+        now, but for the options that may change.
     :param start: a model to begin with, in place of a new one.
     """
-    if "graph" not in given and start is None and not isinstance(place, Store) and not Path(place).exists():
+    is_new = not is_stored(place, name)
+    if is_new and start is None and "graph" not in given:
         raise UserError(
-            f"there is no model in {str(place)!r} yet, and a new one needs a graph: give one, for example "
+            f"there is no model {name!r} in {str(place)!r} yet, and a new one needs a graph: give one, for example "
             "graph=FeedbackGraph.filtering(['ham', 'spam'])"
         )
-    store = open_store(place)
+    if not is_new and start is not None:
+        raise UserError(f"{str(place)!r} holds a model {name!r} already: omit start, or use another name")
+    begin = start or (Contents.make(**({"monitor": True} | given)) if is_new else None)
+    store = Store(place, name, policy.durability)
     try:
-        settings = store.settings()
-        changes = {name: given[name] for name in Options.may_change() if settings is not None and name in given}
-        if settings is None:
-            contents = _store_new(store, given, start)
-        elif start is not None:
-            raise UserError(f"{store.name!r} holds a model already: omit start, or use another folder")
+        if begin is not None and store.settings is None:
+            contents, changes = begin, {}
+            _store_new(store, begin, given if start is None else _describe_start(begin))
         else:
-            fixed = {name: value for name, value in given.items() if name not in changes}
-            check_arguments(store.name, settings["options"], fixed)
             contents = recover(store, pieces, store.snapshots())
+            changes = {option: given[option] for option in Options.may_change() if option in given}
+            _check_given(store, contents, {option: value for option, value in given.items() if option not in changes})
         contents.journal = Journal(store, policy)
         _begin_logging(contents, contents.journal, changes)
     except BaseException:
@@ -88,22 +93,38 @@ def open_contents(
     return contents
 
 
-def _store_new(store: Store, given: dict[str, Any], start: Contents | None) -> Contents:
-    """Store a new model, or the one to begin with, and the arguments that it is made with."""
-    made: dict[str, Any]
-    if start is None:
-        contents = Contents.make(**({"monitor": True} | given))
-        made = {"learner": "auto", "features": "grow", "encoder": None}
-        made |= {field.name: field.default for field in dataclasses.fields(Options)}
-        made |= {"monitor": True} | given
-    else:
-        contents, player = start, start.player
-        made = {"learner": player.learner, "graph": player.graph, "features": player.engine.features}
-        made |= {"encoder": start.encoder, "monitor": not isinstance(player.watch, NoWatch)}
+def is_stored(place: str | PathLike[str], name: str) -> bool:
+    """Return whether a place holds a model of this name."""
+    try:
+        Store(place, name).close()
+    except Missing:
+        return False
+    return True
+
+
+def _store_new(store: Store, contents: Contents, given: dict[str, Any]) -> None:
+    """Store a new model, and the arguments that it was made with."""
+    made: dict[str, Any] = {"learner": "auto", "features": "grow", "encoder": None}
+    made |= {field.name: field.default for field in dataclasses.fields(Options)} | {"monitor": True} | given
     fixed = {name: value for name, value in made.items() if name not in Options.may_change()}
+    store.drop_snapshots()  # of a start that was interrupted
     store.put_snapshot(0, FORMAT, *contents.describe())
     store.put_settings({"options": describe_arguments(fixed)})
-    return contents
+    store.database.checkpoint()
+
+
+def _describe_start(start: Contents) -> dict[str, Any]:
+    """Return the arguments with which a model to begin with could have been made, as far as they are known."""
+    player = start.player
+    made = {"learner": player.learner, "graph": player.graph, "features": player.engine.features}
+    return made | {"encoder": start.encoder, "monitor": not isinstance(player.watch, NoWatch)}
+
+
+def _check_given(store: Store, contents: Contents, given: Mapping[str, Any]) -> None:
+    assert store.settings is not None
+    made, player = store.settings["options"], contents.player
+    now = describe_arguments({"graph": player.graph, "features": player.fixed_features or "grow"})
+    check_arguments(store.name, made, made | now, given)
 
 
 def _begin_logging(contents: Contents, journal: Journal, changes: dict[str, Any]) -> None:
@@ -111,11 +132,11 @@ def _begin_logging(contents: Contents, journal: Journal, changes: dict[str, Any]
     receipts, player, now = contents.receipts, contents.player, time.time()
     waiting = {name: value for name, value in changes.items() if name in WaitingLimits._fields}
     receipts.limits = WaitingLimits.check(*receipts.limits._replace(**waiting))
-    journal.add_event(events.Opened(receipts.session.name, player.rounds, now, VERSIONS, list(receipts.limits)))
+    journal.add_change(events.Opened(now, receipts.session.name, player.rounds, VERSIONS, list(receipts.limits)))
     transitions.expire_overdue(contents, now)  # the limits may have changed
     limits = player.limits.changed(changes.get("min_propensity"), changes.get("budget", "keep"))
     if {limits, player.limits} != {Limits()}:  # those that hold are in the log, also where they do not change
-        transitions.change(contents, events.Limited(limits.to_dict(), now))
+        transitions.change(contents, events.Limited(now, limits.to_dict()))
     journal.publish()
     journal.commit()
 
@@ -145,15 +166,15 @@ def _describe(name: str, value: Any) -> Any:
     return value
 
 
-def check_arguments(where: str, made: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse arguments that are not those that a model was made with."""
+def check_arguments(where: str, made: Mapping[str, Any], now: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse arguments that are neither those that a model was made with nor those that it has now."""
     for name, value in describe_arguments(given).items():
         if name not in made:
             raise UserError(f"{name} was given, and nothing is known of it in {where!r}: omit it")
-        if made[name] != value:
+        if value not in (made[name], now[name]):
             difference = _show_difference(made[name], value)
             raise UserError(
-                f"the model in {where!r} was made with another {name} ({difference}): omit it, or use another folder"
+                f"the model in {where!r} was made with another {name} ({difference}): omit it, or use another name"
             )
 
 
@@ -187,31 +208,32 @@ MATRICES = ("edges", "costs")
 
 
 def read_model(
-    place: str | PathLike[str] | Log, first: str, stop: int | None, pieces: tuple[type[Piece], ...]
+    place: str | PathLike[str], name: str, first: str, stop: int | None, pieces: tuple[type[Piece], ...]
 ) -> Contents:
-    """Return a copy of the stored model, which stays as it is: see :meth:`gappletron.Online.from_journal`."""
+    """Return a copy of the stored model, which stays as it is: see :meth:`gappletron.Online.from_store`."""
     if first not in ("last", "first"):
         raise UserError(f"replay={first!r} is not known: choose 'last' or 'first'")
-    log = read_store(place)
-    found = log.snapshots()
-    found = found[:1] if first == "first" else [at for at in found if stop is None or at <= stop]
-    return recover(log, pieces, found, stop)
+    with contextlib.closing(Store(place, name)) as store:
+        found = store.snapshots()
+        found = found[:1] if first == "first" else [at for at in found if stop is None or at <= stop]
+        return recover(store, pieces, found, stop)
 
 
-def recover(log: Log, pieces: tuple[type[Piece], ...], snapshots: list[int], stop: int | None = None) -> Contents:
-    """Return the model of a journal: the newest of these snapshots that is whole, and what was logged since then."""
-    problem = UserError(f"the journal in {log.name!r} has no snapshot left: restore the folder from a copy")
+def recover(store: Store, pieces: tuple[type[Piece], ...], snapshots: list[int], stop: int | None = None) -> Contents:
+    """Return a stored model: the newest of these snapshots that is whole, and what was logged since then."""
+    problem = UserError(f"the store {store.name!r} has no snapshot left: restore a backup")
     for at in reversed(snapshots):
         try:
-            model = log.read_snapshot(at, FORMAT, functools.partial(Contents.build, pieces))
+            model = store.read_snapshot(at, FORMAT, functools.partial(Contents.build, pieces))
             model.receipts.resume_session()
-            changed = replay(model, log, at, stop)
+            with without_collection():  # of the objects of an event none is garbage to be searched for
+                changed = replay(model, store, at, stop)
         except UserError as error:  # then the one before it, and more of the log, lead to the same state
             problem = error
             continue
         if changed:
             warnings.warn(
-                f"{changed:,} decisions of the journal in {log.name!r} have other probabilities when they are computed "
+                f"{changed:,} decisions in the store {store.name!r} have other probabilities when they are computed "
                 "again, as after a change of versions or of the machine: those of the log were kept",
                 stacklevel=4,
             )
@@ -220,52 +242,64 @@ def recover(log: Log, pieces: tuple[type[Piece], ...], snapshots: list[int], sto
     raise problem
 
 
-def replay(model: Contents, log: Log, start: int, stop: int | None) -> int:
+def replay(model: Contents, store: Store, start: int, stop: int | None) -> int:
     """Make again what was logged from event number `start` to before `stop`; return how many decisions have other
     probabilities now, as after a change of versions.
     """
-    graphs: dict[int, FeedbackGraph] = {}
+    graphs = Graphs(store, model.player.graph)
     changed = 0
-    for place, event in log.events(start):
-        if stop is not None and place >= stop:
-            break
-        try:
-            changed += _replay_event(model, event, graphs)
-        except UserError:
-            raise
-        except (
-            Damaged,
-            KeyError,
-            TypeError,
-            ValueError,
-            IndexError,
-            OverflowError,
-        ):  # such as a missing receipt or graph
-            raise UserError(
-                f"event {place} of the journal in {log.name!r} does not fit those before it: {CURE}"
-            ) from None
+    for first, block in split_events(store.events(start, stop)):
+        with contextlib.suppress(UnusualError):
+            changed += replay_together(model, block, graphs)
+            continue
+        for place, event in enumerate(block, first):
+            try:
+                changed += _replay_event(model, event, graphs)
+            except UserError:
+                raise
+            except (
+                Damaged,
+                KeyError,
+                TypeError,
+                ValueError,
+                IndexError,
+                OverflowError,
+            ):  # such as a missing receipt or graph
+                raise UserError(
+                    f"event {place} of the store {store.name!r} does not fit those before it: {CURE}"
+                ) from None
     return changed
 
 
-def _replay_event(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph]) -> bool:
+class Graphs(dict[int, FeedbackGraph]):
+    """The graphs of a store by their versions, read when they are first asked for; one that is equal to `own` is it."""
+
+    def __init__(self, store: Store, own: FeedbackGraph | None = None) -> None:
+        self.store, self.own = store, own
+
+    def __missing__(self, version: int) -> FeedbackGraph:
+        graph = self.store.read_graph(version)
+        self[version] = self.own if self.own is not None and graph == self.own else graph
+        return self[version]
+
+
+def _replay_event(model: Contents, event: events.Event, graphs: Graphs) -> bool:
     """Make one change again; return whether a decision came out differently."""
-    pending, own = model.receipts.pending, model.player.graph
+    pending = model.receipts.pending
     match event:
-        case events.GraphMade(version, document):
-            graph = decode_graph(document)
-            graphs[version] = own if graph == own else graph
         case events.Decided():
             return _replay_decision(model, event, graphs[event.graph])
         case events.Fed(serial, time, events.FORGOTTEN_LABEL):
             transitions.forget(model, pending[serial], time)
+        case events.Fed(serial, time, events.EXPIRED_LABEL):
+            transitions.expire(model, pending[serial], time)
         case events.Fed(serial, time, label):
             transitions.learn(model, pending[serial], label, time)
-        case events.Expired(serial, time):
-            transitions.expire(model, pending[serial], time)
+        case events.Dropped():
+            check_row(model.player, None)
         case _:
             if isinstance(event, events.Taught):
-                check_row(model.player, event.features)
-                check_given(model.player, event.scores)
+                check_given(model.player, events.NONE if event.scores is None else np.array(event.scores))
             transitions.apply(model, event, graphs)
     return False
 
@@ -288,11 +322,11 @@ def _replay_decision(model: Contents, event: events.Decided, graph: FeedbackGrap
     return differs
 
 
-def check_row(player: Player, features: events.Features, which: str = "this part of the log") -> Vector:
-    """Return the row of an event, checked; a UserError where a hash stands for it."""
-    if features.digest:
-        raise UserError(f"the features of {which} were compacted, so it cannot be replayed: begin later (--first)")
-    return player.check((features.indices, features.values))
+def check_row(player: Player, features: events.Features | None, which: str = "this part of the log") -> Vector:
+    """Return the row of an event, checked; a UserError where it was dropped."""
+    if features is None:
+        raise UserError(f"the features of {which} were dropped, so it cannot be replayed: begin later (--first)")
+    return player.check(tuple(features))
 
 
 def check_given(player: Player, scores: Floats) -> Floats | None:

@@ -7,17 +7,20 @@ has interrupted can always be read off there.
 import enum
 import re
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from gappletron.base.checks import Label, number, whole
+from gappletron.base.checks import Label, number
 from gappletron.base.errors import SpentReceipt, UnknownReceipt, UserError
+from gappletron.base.parts import part
+from gappletron.data.vectors import check_sizes
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats
 from gappletron.play import archive, turns
+from gappletron.play.index import FeatureIndex
 from gappletron.play.options import Options
 from gappletron.play.turns import ACTION, GREEDY, HEAD, WAITING, Turn
 
@@ -61,15 +64,12 @@ class Receipt:
         """Names the receipt across processes and files."""
         return f"{self.session}-{self.serial}"
 
-    @property
-    def graph(self) -> FeedbackGraph:
-        """The feedback graph of the round."""
-        return self.turn.graph
+    graph: FeedbackGraph = part("turn.graph", "The feedback graph of the round.")
 
-    @property
-    def probabilities(self) -> Floats:
-        """The probability of every action of the graph; not to be written to, since learning will need it."""
-        return self.turn.probabilities
+    probabilities: Floats = part(
+        "turn.probabilities",
+        "The probability of every action; not to be written to.",
+    )
 
     @property
     def action(self) -> Label:
@@ -82,10 +82,7 @@ class Receipt:
         """The class that the learner would predict without exploration, y*."""
         return self.turn.graph.classes[self.turn.greedy]
 
-    @property
-    def probability(self) -> float:
-        """The probability with which the action was drawn."""
-        return self.turn.probability
+    probability: float = part("turn.probability", "The probability with which the action was drawn.")
 
     @property
     def reveals(self) -> tuple[Label, ...]:
@@ -106,7 +103,8 @@ class Receipt:
     def to_dict(self) -> dict[str, Any]:
         """Return the whole receipt as plain values, ready for JSON: what a database, a queue or an audit may keep.
 
-        `features` are those that the learner saw: with the bias first, and scaled.
+        `features` are those of the row, with their values as the learner saw them: scaled. `bias` is the value of the
+        bias, None where there is none.
 
         >>> from gappletron import FeedbackGraph, Online
         >>> model = Online("gapsmh", FeedbackGraph.bandit(["a", "b", "c"]), features=4, seed=1)
@@ -114,7 +112,8 @@ class Receipt:
         >>> data["action"], data["reveals"], data["features"]
         ('c', ['c'], {'indices': [0, 3], 'values': [1.0, 0.5]})
         """
-        turn = self.turn
+        turn, x, index = self.turn, self.turn.x, self.turn.index
+        names = index.name(x.indices[index.bias :] - index.bias)
         return {
             "id": self.id,
             "time": self.time,
@@ -127,8 +126,8 @@ class Receipt:
             "scores": turn.scores.tolist(),
             "kept": turn.kept.tolist(),
             "rate": turn.rate,
-            "features": {"indices": turn.x.indices.tolist(), "values": turn.x.values.tolist()},
-            "width": turn.features,
+            "features": {"indices": names.tolist(), "values": x.values[index.bias :].tolist()},
+            "bias": x.values.item(0) if index.bias else None,
             "graph": archive.encode_graph(self.graph),
         }
 
@@ -149,17 +148,23 @@ class Receipt:
             session, serial = split_id(data["id"])
             graph = archive.decode_graph(data["graph"])
             features = data["features"]
-            x = np.array(features["indices"], np.int32), np.array(features["values"], np.float64)
+            known, bias = np.array(features["indices"], np.int64), [] if data["bias"] is None else [data["bias"]]
+            values = np.array([*bias, *features["values"]], np.float64)
+            index = FeatureIndex(known.size, bool(bias), known)  # rows of its own: those of the model are not known
+            x = np.arange(index.rows, dtype=np.int32), values
             names = ("probabilities", "scores", "own_probabilities", "kept")
             probabilities, scores, own, kept = (np.array(data[name] or (), np.float64) for name in names)
             rate, time = number(data["rate"], "rate", least=0.0), number(data["time"], "time")
-            head = {turns.ROUND: serial, turns.RATE: rate, turns.SQUARED: float(x[1] @ x[1])}
+            with np.errstate(over="ignore"):
+                head = {turns.ROUND: serial, turns.RATE: rate, turns.SQUARED: float(x[1] @ x[1])}
+            check_sizes(*x, head[turns.SQUARED])
             head |= {ACTION: graph.action_index(data["action"]), GREEDY: graph.class_index(data["greedy"])}
-            width = whole(data["width"], "width", least=1)
-            turn = turns.build_turn(graph, width, head, probabilities, scores, own, x, kept)
+            turn = turns.build_turn(graph, index, head, probabilities, scores, own, x, kept)
             fits = probabilities.shape == (graph.n_actions,) and scores.shape == (graph.n_classes,)
             fits = fits and kept.ndim == 1
-            if not fits or x[0].shape != x[1].shape or not turns.check_turn(turn):
+            fits = fits and x[0].shape == x[1].shape and bool((np.diff(known, prepend=-1) > 0).all())
+            span = np.array([0]), np.array([turn.record.size])
+            if not fits or not turns.check_records(graph, index.rows, kept.size, turn.record, *span):
                 raise ValueError("they were changed")
         except (UserError, KeyError, TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
             raise UserError(
@@ -240,6 +245,9 @@ class Receipts:
         self.is_settled = True
         self.session = Session.begin(first)
         self.past: dict[str, Session] = {}
+        # Since the model was opened: how many have expired, by the limit that let them, and the last of them.
+        self.expired: Counter[str] = Counter()
+        self._last_expired: dict[str, int] = {}
 
     @property
     def waiting(self) -> list[Receipt]:
@@ -299,14 +307,31 @@ class Receipts:
         self.nbytes += nbytes
         self.is_settled = len(self.pending) <= self.limits.pending and self.nbytes <= self.limits.pending_bytes
 
-    def find_overdue(self, now: float) -> Receipt | None:
-        """Return the oldest receipt where too many wait, or for too long; None where none must expire."""
+    def find_overdue(self, now: float) -> tuple[Receipt, str] | None:
+        """Return the oldest receipt where too many wait, or for too long, and the name of that limit; None where none
+        must expire.
+
+        A time in the future comes from a clock that was wrong, and counts as now: no other receipt waits for it.
+        """
         oldest = next(iter(self.pending.values()), None)
         if oldest is None:
             return None
         most, most_bytes, age = self.limits
-        too_many = len(self.pending) > most or (self.nbytes > most_bytes and len(self.pending) > 1)
-        return oldest if too_many or (age is not None and now - oldest.time > age) else None
+        if len(self.pending) > most:
+            return oldest, "pending"
+        if self.nbytes > most_bytes and len(self.pending) > 1:
+            return oldest, "pending_bytes"
+        if age is None:
+            return None
+        if oldest.time > now:
+            for receipt in self.pending.values():
+                receipt.time = min(receipt.time, now)
+        return (oldest, "pending_age") if now - oldest.time > age else None
+
+    def note_expired(self, receipt: Receipt, limit: str) -> None:
+        """Count a receipt that has expired, by the name of the limit."""
+        self.expired[limit] += 1
+        self._last_expired[limit] = receipt.serial
 
     # -------------------------------------------------------------------------------------------------------- finding
 
@@ -334,11 +359,18 @@ class Receipts:
         if known is None or not known.first <= serial < known.stop:
             raise _foreign(name)
         most, most_bytes, age = self.limits
-        too_long = "" if age is None else f", or it waited for more than {age:g} seconds"
+        seconds = "" if age is None else f"{age:g} "
+        reasons = {
+            "pending": f"more than {most:,} others were waiting (pending)",
+            "pending_bytes": f"those that waited took more than {most_bytes:,} bytes (pending_bytes)",
+            "pending_age": f"it waited for more than {seconds}seconds (pending_age)",
+        }
+        # The oldest expire first, so those after the last that a limit has let expire are not among them.
+        acted = [each for limit, each in reasons.items() if self._last_expired.get(limit, -1) >= serial]
+        expired = f", or has expired, since {', or '.join(acted)}" if acted else ", or has expired"
         raise SpentReceipt(
-            f"the receipt {name!r} was already learned from, forgotten, or has expired, since more than {most} others, "
-            f"or more than {most_bytes:,} bytes, were waiting{too_long}: feedback counts once; to let receipts wait "
-            "longer, allow a larger pending or pending_bytes (or pending_age)"
+            f"the receipt {name!r} was already learned from or forgotten{expired}: feedback counts once; to let "
+            "receipts wait longer, allow a larger pending, pending_bytes or pending_age"
         )
 
     # ------------------------------------------------------------------------------------------------------- sessions
@@ -348,10 +380,10 @@ class Receipts:
         session = self.session._replace(stop=first)
         self.past[session.name] = session
         self.session = Session.begin(first) if name is None else Session(name, first, first)
-        self.past.pop(self.session.name, None)  # a journal goes on with the session of its first snapshot
+        self.past.pop(self.session.name, None)  # a log goes on with the session of its first snapshot
 
     def resume_session(self) -> None:
-        """Go on with the last session of a file: the receipts that follow in a journal are its own."""
+        """Go on with the last session of a file: the receipts that follow in a log are its own."""
         _, self.session = self.past.popitem()
 
 

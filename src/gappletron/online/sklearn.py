@@ -261,6 +261,10 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         """Return what the scorer says of rows as they were given: the probability of every class of the graph."""
         if self.scorer is None or self.player_ is None:
             return None
+        if not hasattr(self.scorer, "classes_"):
+            raise UserError(
+                "the scorer is not fitted: fit it first, and where the model is cloned wrap it in FrozenEstimator"
+            )
         places = {name: place for place, name in enumerate(self.classes_.tolist())}
         known = np.asarray(self.scorer.classes_).tolist()
         others = [name for name in known if name not in places]

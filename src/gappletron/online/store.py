@@ -1,37 +1,45 @@
-"""Where a journal is kept: what any store must do.
+"""The store of one model: its log, its snapshots, its answers, and how it was made, in a database.
 
-A store holds groups of events, numbered from 0, and snapshots of the state, named by the number of events before them.
-:class:`~gappletron.online.folder_store.FolderStore` keeps them in files. Everything else knows only this interface: to
-add a store, write a class, and let :func:`open_store` and :func:`read_store` find it.
+:mod:`gappletron.online.tables` lists the tables. Everything that a store does is in statements that both databases
+understand; what differs is in :mod:`gappletron.online.database`.
 """
 
-from abc import ABC, abstractmethod
+import itertools
+import json
+import secrets
+import time
 from collections.abc import Callable, Iterator
 from os import PathLike
 from typing import Any, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
 
-from gappletron.base.errors import Damaged, UserError
-from gappletron.online.events import Event, unpack_events
-from gappletron.play.archive import Rebuild
+from gappletron.base.errors import Damaged, Unavailable, UserError
+from gappletron.graphs.graph import FeedbackGraph
+from gappletron.online import events
+from gappletron.online.database import NAME, Conflict, Missing, Row, open_database
+from gappletron.online.events import Answer, Batch, Event, Fed
+from gappletron.online.tables import ACTS, CHANGES, COMMITS, FEEDBACK, GRAPHS, NAMES, PARTS, SNAPSHOTS
+from gappletron.play import archive
+from gappletron.play.archive import Rebuild, decode_graph
 
 T = TypeVar("T")
 
-# What helps against damage in the middle of a log.
-CURE = "restore the folder from a copy, or see gappletron journal --help (--repair)"
-
-
-class Group(NamedTuple):
-    """Events that were written together: the number of the first, how many there are, and their bytes."""
-
-    first: int
-    size: int
-    events: bytes
+# So many events are read at once.
+BLOCK = 10_000
+# Bytes of a part of a snapshot: a transaction of its own, so that others wait no longer than for this.
+PART_BYTES = 2**20
+# Beside the first: if the newest is damaged, the one before it and the log lead to the same state.
+KEPT_SNAPSHOTS = 2
+PUT_ANSWER = (
+    "INSERT INTO answers VALUES (?, ?, ?, ?, ?) ON CONFLICT (model, key) DO UPDATE "
+    "SET fingerprint = excluded.fingerprint, answer = excluded.answer, time = excluded.time"
+)
+CURE = "restore a backup, or see what is left: gappletron store check"
 
 
 class Trouble(NamedTuple):
-    """What is wrong with a journal, in one sentence, and whether it keeps anything from being stored.
+    """What is wrong with a store, in one sentence, and whether it keeps anything from being stored.
 
     >>> Trouble("the last snapshot failed: look after the disk", stops_writes=False).stops_writes
     False
@@ -41,104 +49,300 @@ class Trouble(NamedTuple):
     stops_writes: bool
 
 
-class Log(ABC):
-    """Groups of events and snapshots, to be read. Another process may be writing to them."""
+class Store:
+    """One model in a database.
 
-    name: str
-    """Where it is, for messages."""
+    :param durability: ``"disk"`` or ``"os"``, to write to it; None to read it while another process may write.
 
-    @abstractmethod
-    def groups(self, start: int = 0) -> Iterator[Group]:
-        """Return the groups that hold events from number `start` on, in order; the first may begin before it."""
-
-    @abstractmethod
-    def snapshots(self) -> list[int]:
-        """Return the numbers of events before each snapshot, ascending."""
-
-    @abstractmethod
-    def read_snapshot(self, at: int, kind: str, rebuilt: Rebuild[T]) -> T:
-        """Return what `rebuilt` makes of a snapshot; a UserError where it is damaged."""
-
-    @abstractmethod
-    def settings(self) -> dict[str, Any] | None:
-        """Return what :meth:`Store.put_settings` stored; None in a new store."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """The size of everything stored."""
-
-    def events(self, start: int = 0) -> Iterator[tuple[int, Event]]:
-        """Return the events from number `start` on with their numbers; a UserError where one cannot be read."""
-        for group in self.groups(start):
-            try:
-                for place, event in enumerate(unpack_events(group.events), group.first):
-                    if place >= start:
-                        yield place, event
-            except Damaged:
-                raise UserError(f"an event in the journal in {self.name!r} is damaged: {CURE}") from None
-
-
-class Store(Log):
-    """Groups of events and snapshots, to be written and read.
-
-    One process writes, one call at a time. Every method that fails raises a UserError and leaves what was stored before
-    as it was.
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = Store(f"{folder}/mail.sqlite", durability="os")
+    ...     store.settings is None, store.count
+    ...     store.close()
+    (True, 0)
     """
 
+    def __init__(self, place: str | PathLike[str], name: str = NAME, durability: str | None = None) -> None:
+        if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
+            raise UserError(f"a model cannot be called {name!r}: give it a name of 1 to 100 printable letters")
+        self.database = open_database(place, durability)
+        self.place, self.model_name = str(place), name
+        # The number of events stored: that of the next one; and of transactions.
+        self.count = self.commits = 0
+        self._writer = secrets.token_hex(8)
+        self._is_dirty = False
+        try:
+            if durability is not None:
+                self._register()
+            self.model, self.settings = self._find()
+            if durability is None and self.settings is None:
+                raise Missing(
+                    f"the model {self.model_name!r} in {self.name!r} was not made to the end: open it with its graph"
+                )
+            if durability is not None:
+                self.database.elect(self.model)
+                self.model, self.settings = self._find()
+                with self.database.transaction():
+                    self._clear_parts()
+            self.refresh()
+        except BaseException:
+            self.database.close()
+            raise
+
     @property
-    @abstractmethod
-    def count(self) -> int:
-        """The number of events stored: the number of the next one."""
+    def name(self) -> str:
+        """Where it is, for messages."""
+        return self.database.name
 
-    @abstractmethod
-    def append(self, group: Group, *, durable: bool) -> None:
-        """Store a group as a whole or not at all; `group.first` must be :attr:`count`.
+    def _register(self) -> None:
+        """Give the model a number; it has no settings until it is made."""
+        try:
+            with self.database.transaction():
+                if not self.database.run("SELECT model FROM models WHERE name = ?", self.model_name):
+                    ((number,),) = self.database.run("SELECT COALESCE(max(model), 0) + 1 FROM models")
+                    self.database.run(
+                        "INSERT INTO models (model, name, created) VALUES (?, ?, ?)",
+                        number,
+                        self.model_name,
+                        time.time(),
+                    )
+        except Conflict:  # another process was quicker
+            self._register()
 
-        :param durable: when the call returns, the group survives a power failure; else it survives the end of the
-            process.
+    def _find(self) -> tuple[int, dict[str, Any] | None]:
+        found = self.database.read("SELECT model, settings FROM models WHERE name = ?", self.model_name)
+        if not found:
+            names = [repr(name) for (name,) in self.database.read("SELECT name FROM models ORDER BY 1 LIMIT 10")]
+            raise Missing(
+                f"there is no model {self.model_name!r} in {self.name!r}: name one that is, such as {', '.join(names)}"
+            )
+        ((model, settings),) = found
+        try:
+            return model, None if settings is None else json.loads(settings)
+        except ValueError:
+            raise UserError(f"the settings of {self.model_name!r} in {self.name!r} are damaged: {CURE}") from None
+
+    def put_settings(self, settings: dict[str, Any]) -> None:
+        """Store how the model was made. It is the last step of making one."""
+        with self.database.transaction():
+            self.database.run("UPDATE models SET settings = ? WHERE model = ?", json.dumps(settings), self.model)
+        self.settings = settings
+
+    # ----------------------------------------------------------------------------------------------------------- events
+
+    def refresh(self) -> None:
+        """Read how far the log goes: where another process writes it, or where a transaction was interrupted."""
+        sql = "SELECT number, writer, first + size FROM commits WHERE model = ? ORDER BY number DESC LIMIT 1"
+        for number, writer, stop in self.read(sql):
+            if self._is_dirty and number > self.commits and writer != self._writer:
+                raise self._give_up()
+            self.commits, self.count = number, stop
+        self._is_dirty = False
+
+    def settle(self) -> None:
+        """Find out how an interrupted :meth:`append` has ended."""
+        if self._is_dirty:
+            self.refresh()
+
+    def append(self, batch: Batch) -> None:
+        """Store a batch as a whole or not at all; its first event must be number :attr:`count`."""
+        self.settle()
+        self._is_dirty = True
+        database, number = self.database, self.commits + 1
+        try:
+            with database.transaction():
+                database.insert(COMMITS, [(self.model, number, self._writer, batch.first, batch.stop - batch.first)])
+                for version, document in batch.graphs.items():
+                    self._put_graph(version, document)
+                for table, rows in ((ACTS, batch.acts), (FEEDBACK, batch.feedback), (CHANGES, batch.changes)):
+                    if rows:
+                        database.insert(table, rows)
+                for answer in batch.answers:
+                    database.run(PUT_ANSWER, self.model, *answer)
+        except Conflict:
+            raise self._give_up() from None
+        database.acknowledge(self.model, number)
+        self.commits, self.count = number, batch.stop
+        self._is_dirty = False
+
+    def _give_up(self) -> Unavailable:
+        return self.database.fail("was opened by another process, which has taken over: open it again")
+
+    def _put_graph(self, version: int, document: str) -> None:
+        """Store a graph, and the names of its actions and classes for those who query; nothing where it is there."""
+        if self.database.run("SELECT graph FROM graphs WHERE graph = ?", version):
+            return
+        self.database.insert(GRAPHS, [(version, document)])
+        graph = json.loads(document)
+        lists = {"action": graph["actions"], "class": graph["classes"]}
+        self.database.insert(
+            NAMES,
+            [(version, kind, place, _show(name)) for kind, names in lists.items() for place, name in enumerate(names)],
+        )
+
+    def read_graph(self, version: int) -> FeedbackGraph:
+        """Return the graph of this version."""
+        found = self.database.read("SELECT document FROM graphs WHERE graph = ?", version)
+        if not found or type(found[0][0]) is not str or events.hash_graph(found[0][0]) != version:
+            raise UserError(f"a graph of the store {self.name!r} is missing or damaged: {CURE}")
+        return decode_graph(json.loads(found[0][0]))
+
+    @property
+    def beginning(self) -> int:
+        """The number of the first event that is kept."""
+        found = self.read("SELECT COALESCE(min(first), 0) FROM commits WHERE model = ?")
+        return int(found[0][0])
+
+    def events(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Event]]:
+        """Return the events from number `start` on, to before `stop` or as far as they go, with their numbers.
+
+        A UserError tells of one that is missing or damaged.
         """
+        for block in self.read_blocks(start, self.count if stop is None else stop):
+            yield from block
 
-    def find_loss(self) -> str | None:
-        """Return why nothing that is written can be found again, in one sentence; None where all is well."""
-        return None
+    def read_blocks(self, start: int, stop: int) -> Iterator[list[tuple[int, Event]]]:
+        """Return the events from one number to before another in lists of at most 10,000."""
+        return (self._read_block(first, min(first + BLOCK, stop)) for first in range(start, stop, BLOCK))
 
-    @abstractmethod
-    def synchronise(self) -> None:
-        """When the call returns, all that was appended survives a power failure."""
+    def _read_block(self, start: int, stop: int) -> list[tuple[int, Event]]:
+        """Return the events of a block: those of three tables, by their numbers."""
+        found: dict[int, Event] = {}
+        for table, read in ((ACTS, events.read_act), (FEEDBACK, events.read_feedback), (CHANGES, events.read_change)):
+            sql = f"SELECT * FROM {table.name} WHERE model = ? AND seq >= ? AND seq < ?"
+            for row in self.read(sql, start, stop):
+                found[row[1]] = self._decode(read, row)
+        try:
+            return [(number, found[number]) for number in range(start, stop)]
+        except KeyError as error:
+            raise UserError(f"event {error} of the store {self.name!r} is missing: {CURE}") from None
 
-    @abstractmethod
+    def read(self, sql: str, *values: Any) -> list[Row]:
+        """Return the rows of a statement whose first placeholder is the number of the model."""
+        return self.database.read(sql, self.model, *values)
+
+    def read_feedback(self, first: int, last: int, stop: int) -> dict[int, Fed]:
+        """Return the feedback of the rounds from one to another, by round, that the log has before an event."""
+        sql = "SELECT * FROM feedback WHERE model = ? AND round >= ? AND round <= ? AND seq < ?"
+        return {row[2]: self._decode(events.read_feedback, row) for row in self.read(sql, first, last, stop)}
+
+    def read_last_change(self, kind: str) -> Any:
+        """Return the last change of a kind; None where there is none."""
+        rows = self.read("SELECT * FROM changes WHERE model = ? AND kind = ? ORDER BY seq DESC LIMIT 1", kind)
+        return self._decode(events.read_change, rows[0]) if rows else None
+
+    def _decode(self, read: Callable[[Row], T], row: Row) -> T:
+        """Return the event of a row."""
+        try:
+            return read(row)
+        except Damaged:
+            raise UserError(f"event {row[1]} of the store {self.name!r} is damaged: {CURE}") from None
+
+    # -------------------------------------------------------------------------------------------------------- snapshots
+
+    def snapshots(self) -> list[int]:
+        """Return the numbers of events before each snapshot, ascending."""
+        return [at for (at,) in self.read("SELECT at FROM snapshots WHERE model = ? ORDER BY at")]
+
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Store a snapshot of a model (:mod:`gappletron.play.archive`) as a whole or not at all."""
+        if at in self.snapshots():
+            return
+        data = memoryview(archive.to_bytes(kind, header, arrays))
+        starts = range(0, len(data), PART_BYTES)
+        for part, start in enumerate(starts):
+            with self.database.transaction():
+                if part == 0:
+                    self._clear_parts()
+                self.database.insert(PARTS, [(self.model, at, part, bytes(data[start : start + PART_BYTES]))])
+        with self.database.transaction():
+            self.database.insert(SNAPSHOTS, [(self.model, at, len(starts), time.time())])
 
-    @abstractmethod
-    def drop_snapshot(self, at: int) -> None:
-        """Remove a snapshot."""
+    def read_snapshot(self, at: int, kind: str, rebuild: Rebuild[T]) -> T:
+        """Return what `rebuild` makes of a snapshot; a UserError where it is damaged."""
+        sql = "SELECT data FROM snapshot_parts WHERE model = ? AND at = ? AND part = ?"
+        found = (self.read(sql, at, part) for part in itertools.count())
+        parts = itertools.takewhile(bool, found)
+        return archive.from_bytes(b"".join(bytes(rows[0][0]) for rows in parts), kind, rebuild)
 
-    @abstractmethod
-    def compact(self, stop: int, rewritten: Callable[[bytes], bytes]) -> None:
-        """Replace the bytes of old groups, all of whose events have numbers below `stop`, by `rewritten` of them; a
-        store may leave some of them for later.
+    def drop_snapshots(self, *kept: int) -> None:
+        """Remove all snapshots but these."""
+        for at in self.snapshots():
+            if at not in kept:
+                with self.database.transaction():
+                    self.database.run("DELETE FROM snapshots WHERE model = ? AND at = ?", self.model, at)
+                    self._clear_parts()
+
+    def _clear_parts(self) -> None:
+        """Remove the parts of snapshots that were not finished, or were removed."""
+        self.database.run(
+            "DELETE FROM snapshot_parts WHERE model = ? AND at NOT IN (SELECT at FROM snapshots WHERE model = ?)",
+            self.model,
+            self.model,
+        )
+
+    # --------------------------------------------------------------------------------------------------------- the rest
+
+    def find_answer(self, key: str, oldest: float) -> Answer | None:
+        """Return the answer under a key that was given at this time or later; None where there is none."""
+        sql = "SELECT key, fingerprint, answer, time FROM answers WHERE model = ? AND key = ? AND time >= ?"
+        found = self.read(sql, key, oldest)
+        return Answer(*found[0]) if found else None
+
+    def drop_answers(self, before: float) -> int:
+        """Remove the answers that were given before this time; return how many there were."""
+        ((number,),) = self.read("SELECT count(*) FROM answers WHERE model = ? AND time < ?", before)
+        if number:
+            with self.database.transaction():
+                self.database.run("DELETE FROM answers WHERE model = ? AND time < ?", self.model, before)
+        return int(number)
+
+    def find_seq(self, column: str, value: float) -> int:
+        """Return the number of the event after the decisions whose `round` or `time` is below a value."""
+        sql = f"SELECT COALESCE(max(seq), -1) + 1 FROM acts WHERE model = ? AND {column} < ?"
+        return int(self.read(sql, value)[0][0])
+
+    def drop_features(self, stop: int) -> int:
+        """Remove the features of decisions, and rows that were taught, before this event; return of how many events.
+
+        Those that the last two snapshots need stay: if the newest is damaged, the one before it leads on.
         """
+        return self._drop(
+            stop,
+            ("acts", "feature_ids IS NOT NULL", "UPDATE acts SET feature_ids = NULL, feature_values = NULL"),
+            ("changes", "kind = 'taught' AND document IS NOT NULL", "UPDATE changes SET document = NULL"),
+        )
 
-    @abstractmethod
-    def put_settings(self, settings: dict[str, Any]) -> None:
-        """Store how the model was made, ready for JSON. It is the last step of making a journal."""
+    def drop_decisions(self, stop: int) -> int:
+        """Remove decisions and feedback before this event; return how many events. What :meth:`drop_features` keeps,
+        stays.
+        """
+        stop = min([stop, *self.snapshots()[-KEPT_SNAPSHOTS:]])
+        found = self.read("SELECT max(first) FROM commits WHERE model = ? AND first <= ?", stop)
+        first = found[0][0] or 0
+        self.drop_snapshots(*(at for at in self.snapshots() if at >= first))
+        with self.database.transaction():
+            self.database.run("DELETE FROM commits WHERE model = ? AND first < ?", self.model, first)
+        return self._drop(first, ("acts", "TRUE", "DELETE FROM acts"), ("feedback", "TRUE", "DELETE FROM feedback"))
 
-    @abstractmethod
+    def _drop(self, stop: int, *changes: tuple[str, str, str]) -> int:
+        """Change the rows of tables before an event that pass a test, some at a time; return how many there were."""
+        stop, number = min([stop, *self.snapshots()[-KEPT_SNAPSHOTS:]]), 0
+        for table, test, statement in changes:
+            where = f"WHERE model = ? AND seq >= ? AND seq < ? AND {test}"
+            rows = self.read(f"SELECT min(seq) FROM {table} {where}", 0, stop)
+            for start in range(stop if rows[0][0] is None else rows[0][0], stop, BLOCK):
+                block = self.model, start, min(start + BLOCK, stop)
+                number += self.database.read(f"SELECT count(*) FROM {table} {where}", *block)[0][0]
+                with self.database.transaction():
+                    self.database.run(f"{statement} {where}", *block)
+        return number
+
     def close(self) -> None:
         """Let another process open it."""
+        self.database.close()
 
 
-def open_store(place: str | PathLike[str] | Store) -> Store:
-    """Return the store at a place, to be written by this process alone; a store is itself."""
-    from gappletron.online.folder_store import FolderStore
-
-    return place if isinstance(place, Store) else FolderStore(place)
-
-
-def read_store(place: str | PathLike[str] | Log) -> Log:
-    """Return what is stored at a place, to be read; another process may be writing to it."""
-    from gappletron.online.folder_store import FolderLog
-
-    return place if isinstance(place, Log) else FolderLog(place)
+def _show(name: Any) -> str:
+    """Return a class or an action as a text that every database takes."""
+    return str(name).replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()

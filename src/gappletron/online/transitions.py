@@ -6,9 +6,11 @@ other changes are events (:func:`change`), for which signals are held back. Each
 journal.
 """
 
-import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from gappletron.base.errors import Damaged, UserError
 from gappletron.base.signals import held_back
@@ -18,7 +20,7 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.types import Floats, Vector
 from gappletron.online import events
 from gappletron.online.contents import Contents
-from gappletron.online.events import FORGOTTEN_LABEL, Expired, Fed, pack_decisions, pack_feedbacks
+from gappletron.online.events import EXPIRED_LABEL, FORGOTTEN_LABEL, Batch
 from gappletron.online.journal import Entry, Journal
 from gappletron.online.receipts import Receipt, WaitingLimits
 from gappletron.play.checks import check_distribution
@@ -54,18 +56,17 @@ def decide(
     receipt = Receipt(receipts.session.name, serial, turn, now)
     receipts.begin(receipt)
     if journal is not None:
-        version, scores = journal.find_version(turn.graph), events.NONE if given is None else given
-        journal.add(Entry(partial(_pack_decision, receipt, vector, scores, version, followed is not None), turn=turn))
+        version, scores = journal.find_version(turn.graph), b"" if given is None else given.tobytes()
+        journal.add(Entry(partial(_write_act, receipt, vector, scores, version, followed is not None), turn))
     if not player.draw(turn, placed, serial, action):
         raise UserError("the player of this model has played in the middle of a call: use one of them at a time")
     receipts.count(turn.record.nbytes)
     return receipt
 
 
-def _pack_decision(receipt: Receipt, vector: Vector, scores: Floats, version: int, followed: bool) -> bytes:
-    indices, values, _ = vector
-    row, decision = indices.tobytes() + values.tobytes(), receipt.turn.decision.tobytes()
-    return events.pack_decision(receipt.time, version, events.FOLLOWED * followed, indices.size, row, scores, decision)
+def _write_act(receipt: Receipt, vector: Vector, scores: bytes, version: int, followed: bool, batch: Batch) -> None:
+    ids, values = vector.indices.astype(np.int64).tobytes(), vector.values.tobytes()
+    batch.add_act(receipt.session, receipt.time, version, followed, receipt.turn.decision, ids, values, scores)
 
 
 def decide_many(
@@ -81,9 +82,9 @@ def decide_many(
     here = player.check_graph(graph)
     version = 0 if journal is None else journal.find_version(here)
     turns = player.draw_many(rows, here, given)
-    if journal is not None:  # at once: what takes memory comes later
-        journal.add(Entry(lambda: pack_decisions(now, version, *rows[:3], given, turns.decisions), rows.squared.size))
     session = receipts.session.name
+    if journal is not None:  # at once: what takes memory comes later
+        journal.add(Entry(lambda batch: batch.add_acts(session, now, version, rows, turns.decisions, given)))
     found = [Receipt(session, serial, turn, now) for serial, turn in enumerate(turns.split(), turns.first)]
     receipts.add(found)
     return found
@@ -95,7 +96,7 @@ def learn(model: Contents, receipt: Receipt, label: int, now: float) -> None:
     before = 0
     if journal is not None:
         before = player.restart_count
-        journal.announce(Fed(receipt.serial, now, label), receipt.turn)
+        journal.announce(receipt.turn, now, label)
     model.receipts.is_settled = False
     player.learn(receipt.turn, label)
     model.receipts.remove(receipt)
@@ -110,13 +111,13 @@ def _log_restarts(journal: Journal, player: Player, before: int, now: float) -> 
     """
     new = player.restart_count - before
     for each in player.restarts[-new:] if new else ():
-        journal.add_event(events.Restarted(player.rounds, each.reason, now))
+        journal.add_change(events.Restarted(now, player.rounds, each.reason))
 
 
 def learn_many(model: Contents, feedback: list[tuple[Receipt, int]], now: float) -> None:
     """Take in much feedback, for the model's own graph, with one entry in the journal; signals must be held back."""
     serials, labels = [receipt.serial for receipt, _ in feedback], [label for _, label in feedback]
-    entry = Entry(partial(pack_feedbacks, serials, now, labels), len(serials))
+    entry = Entry(lambda batch: batch.add_feedback(serials, now, labels))
     before = model.player.restart_count
     model.receipts.is_settled = False
     model.player.learn_many([receipt.turn for receipt, _ in feedback], labels)
@@ -128,18 +129,18 @@ def learn_many(model: Contents, feedback: list[tuple[Receipt, int]], now: float)
 
 def forget(model: Contents, receipt: Receipt, now: float) -> None:
     """Stop waiting for the feedback of a receipt."""
-    _end_waiting(model, receipt, FORGOTTEN, Fed(receipt.serial, now, FORGOTTEN_LABEL))
+    _end_waiting(model, receipt, FORGOTTEN, FORGOTTEN_LABEL, now)
 
 
 def expire(model: Contents, receipt: Receipt, now: float) -> None:
     """Let a receipt expire."""
-    _end_waiting(model, receipt, EXPIRED, Expired(receipt.serial, now))
+    _end_waiting(model, receipt, EXPIRED, EXPIRED_LABEL, now)
 
 
-def _end_waiting(model: Contents, receipt: Receipt, status: int, event: Fed | Expired) -> None:
+def _end_waiting(model: Contents, receipt: Receipt, status: int, label: int, now: float) -> None:
     """Let a receipt wait no more, without learning from it."""
     if model.journal is not None:
-        model.journal.announce(event, receipt.turn)
+        model.journal.announce(receipt.turn, now, label)
     model.receipts.is_settled = False
     receipt.turn.status = status
     model.receipts.remove(receipt)
@@ -147,47 +148,44 @@ def _end_waiting(model: Contents, receipt: Receipt, status: int, event: Fed | Ex
 
 def expire_overdue(model: Contents, now: float) -> None:
     """Let the oldest receipts expire where too many wait, or for too long. A replay does not: the log says which."""
-    while (oldest := model.receipts.find_overdue(now)) is not None:
-        expire(model, oldest, now)
+    while (overdue := model.receipts.find_overdue(now)) is not None:
+        receipt, limit = overdue
+        expire(model, receipt, now)
+        model.receipts.note_expired(receipt, limit)
 
 
-def change(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph] | None = None) -> None:
+def change(model: Contents, event: events.Change, graphs: dict[int, FeedbackGraph] | None = None) -> None:
     """Make a change that is not about a receipt, and log it: signals wait meanwhile, since no record tells of it."""
     with held_back():
         before = model.player.restart_count
         apply(model, event, graphs or {})
         if model.journal is not None:
-            model.journal.add_event(event)
-            _log_restarts(model.journal, model.player, before, getattr(event, "time", 0.0))
+            model.journal.add_change(event)
+            _log_restarts(model.journal, model.player, before, event.time)
 
 
-def apply(model: Contents, event: events.Event, graphs: dict[int, FeedbackGraph]) -> None:
+def apply(model: Contents, event: events.Change, graphs: Mapping[int, FeedbackGraph]) -> None:
     """Make a change that is not about a receipt.
 
     :param graphs: the graphs of the log by their versions.
     """
     player = model.player
     match event:
-        case events.Taught(_, label, propensity, features, scores):
-            vector = player.check((features.indices, features.values))
-            known, given = None if math.isnan(propensity) else propensity, scores if scores.size else None
-            player.teach_vector(vector, label, known, given)
-        case events.Added(version, _):
+        case events.Taught(_, label, propensity, indices, values, scores):
+            given = None if scores is None else np.array(scores)
+            player.teach_vector(player.check((indices, values)), label, propensity, given)
+        case events.Added(_, version):
             player.extend(graphs[version])
-        case events.Grown(features):
+        case events.Grown(_, features):
             player.grow(features)
         case events.WasReset():
             player.reset()
         case events.Restarted():
             pass
-        case events.Limited(limits, _):
+        case events.Limited(_, limits):
             player.set_limits(Limits.from_dict(limits))
-        case events.Answered(_, key, fingerprint, answer):
-            model.answers.put(key, fingerprint, answer)
-        case events.Opened(name, first, _, _, limits):
+        case events.Opened(_, name, first, _, limits):
             if first != player.rounds:
                 raise Damaged
             model.receipts.start_session(first, name)
             model.receipts.limits = WaitingLimits.check(*limits)
-        case _:
-            raise TypeError(f"{type(event).__name__} is about a receipt")

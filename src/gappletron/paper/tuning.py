@@ -26,6 +26,7 @@ from gappletron.base.text import unknown
 from gappletron.data.stream import Stream
 from gappletron.data.synthetic import Synthetic
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.types import MOST_FEATURES
 from gappletron.learners.bandits import BanditronIW, SobaDiag
 from gappletron.learners.exploration.rules import EpsilonGreedy
 from gappletron.learners.gappletron import Gappletron
@@ -75,7 +76,7 @@ def tuned(
     problem = Problem(
         graph,
         None if rounds is None else whole(rounds, "rounds", least=1),
-        None if features is None else whole(features, "features", least=1),
+        None if features is None else whole(features, "features", least=1, most=MOST_FEATURES + 1),  # with a bias
         None if max_norm is None else number(max_norm, "the largest norm of the features, max_norm", least=0.0),
         None if guarantee is None else number(guarantee, "guarantee", above=0.0),
         None if radius is None else number(radius, "radius", above=0.0),

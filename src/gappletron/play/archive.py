@@ -28,6 +28,8 @@ VERSION = 3
 MOST_HEADER_BYTES = 2**24
 MOST_MEMBERS = 2**16
 MOST_DIRECTORY_BYTES = 2**24
+# Who may read and write a new file: it holds what was learned, and rows that wait.
+PRIVATE = 0o600
 # What damaged bytes raise.
 DAMAGES = (Damaged, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
@@ -47,7 +49,7 @@ def write(path: str | os.PathLike[str], kind: str, header: dict[str, Any], array
         with files.replacing(path) as file:
             file.write(to_bytes(kind, header, arrays))
     else:
-        with held_back(), files.replacing(path) as file:
+        with held_back(), files.replacing(path, PRIVATE) as file:
             write_archive(file, members)
 
 

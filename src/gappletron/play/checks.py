@@ -92,7 +92,7 @@ def check_label(engine: Any, turn: Turn, label: int) -> int:
         label = whole(label, "the position of a label", least=-1)
     if not -1 <= label < turn.graph.n_classes:
         raise UserError(f"{label} is not the position of a label: expected -1 to {turn.graph.n_classes - 1}")
-    if turn.features > engine.state.sizes.features:
+    if turn.index is not engine.index and turn.x.indices.max(initial=0) >= engine.index.rows:
         raise UserError("the turn has more features than this player: learn from the turns that its act() returned")
     kept = engine.kept if turn.graph is engine.graph else engine.learner.keeps(turn.graph.n_classes)
     if turn.record.item(KEPT) != kept:
@@ -134,13 +134,18 @@ def check_distribution(given: Any, actions: int) -> Floats:
     return found
 
 
+def check_takes_scores(learner: Learner) -> None:
+    """Refuse scores for a learner that has no use for them."""
+    if not learner.takes_scores:
+        raise UserError(f"{learner.name} takes no scores: use the learner 'auto', or leave them out")
+
+
 def check_scores(learner: Learner, graph: FeedbackGraph, given: Any) -> Floats:
     """Return the scores of one row, in the order of the classes and between -1 and 1: see :func:`squash_scores`.
 
     :param given: a mapping from every class to its score, or one number per class in the order of the graph.
     """
-    if not learner.takes_scores:
-        raise UserError(f"{learner.name} takes no scores: use the learner 'auto', or leave them out")
+    check_takes_scores(learner)
     if isinstance(given, Mapping):
         for name in [*given, *graph.classes]:
             if name not in given or name not in graph.classes:
@@ -160,11 +165,16 @@ def check_many_scores(learner: Learner, graph: FeedbackGraph, given: Any, rows: 
     """
     if given is None:
         return NO_SCORES
-    if isinstance(given, np.ndarray) and given.ndim == 2 and learner.takes_scores:
+    check_takes_scores(learner)
+    if isinstance(given, np.ndarray) and given.ndim == 2:
         return check_score_table(given, rows, graph.n_classes)
+    if isinstance(given, Mapping) or not isinstance(given, Iterable):
+        raise UserError("scores of many rows must be a 2-D array, or a list with the scores of every row")
     listed = list(given)
     if len(listed) != rows:
         raise UserError(f"there are {len(listed)} scores for {rows} rows: give one for each")
+    if any(each is None for each in listed):
+        raise UserError("some rows of one call have scores and others have none: give them for all, or in two calls")
     made = []
     for place, each in enumerate(listed):
         try:
@@ -189,6 +199,9 @@ def add_scores(player: Any, given_chunks: Iterable[Prepared], given: Any) -> Ite
 def _read_floats(given: Any) -> Floats:
     """Return numbers as an array; NaN where they are none."""
     try:
-        return np.array(given, np.float64)
+        found = np.asarray(given)
+        if found.dtype.kind != "c":  # of which the real part would be taken
+            return found.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        return np.full((), np.nan)
+        pass
+    return np.full((), np.nan)

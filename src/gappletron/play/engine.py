@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
+from gappletron.base.parts import part
 from gappletron.data.normalization import AsGiven, Copied, Normalization, Room
 from gappletron.data.prepared import Prepared
 from gappletron.data.scores import NO_SCORES
-from gappletron.data.stream import MOST_FEATURES, make_chunk
+from gappletron.data.stream import make_chunk
+from gappletron.data.vectors import Checker, Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import KeptCode, StandIn, entry, entry_now, in_mode, is_interpreted, same_types
 from gappletron.kernel.numerics import lanes_for
@@ -23,16 +25,16 @@ from gappletron.kernel.packed import Packed, packed
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.spelling import decode_piece, encode_piece
 from gappletron.kernel.state import Layout, Sizes, State, check_shapes
-from gappletron.kernel.types import Floats
+from gappletron.kernel.types import MOST_FEATURES, NO_VECTOR, Floats
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play
 from gappletron.play import rounds
 from gappletron.play.archive import Arrays, describe_graph, graph_arrays
 from gappletron.play.draws import Draws, check_random_state
-from gappletron.play.index import FIRST_ROWS, FeatureIndex
+from gappletron.play.index import DirectIndex, FeatureIndex, Index
 from gappletron.play.limits import Limits, NoLimits
 from gappletron.play.monitor_state import NoWatch, Watching
-from gappletron.play.rounds import Counts, Losses, Rows, Setup, Tally
+from gappletron.play.rounds import Counts, Logged, Losses, Rows, Setup, Tally
 from gappletron.play.turns import HEAD, record_size, row_size
 
 # What is derived from so many graphs is kept.
@@ -61,14 +63,12 @@ def _declare(
     }
 
 
-def find_room(index: FeatureIndex) -> int:
-    """Return for how many features a state has rows: an eighth more than there are, and at least one."""
-    return index.used + index.used // 8 + FIRST_ROWS
-
-
-def build_index(features: int, header: dict[str, Any], known: NDArray[Any]) -> FeatureIndex:
+def _build_index(features: int, bias: bool, header: dict[str, Any] | None, arrays: Arrays) -> Index:
     """Return the rows of the features of a saved model, checked."""
+    if header is None:
+        return DirectIndex(features, bias)
     most, left_out = (whole(header[name], "a number of rows") for name in ("most", "left_out"))
+    known = arrays["index.features"]
     if (
         known.dtype != np.int64
         or known.ndim != 1
@@ -77,14 +77,14 @@ def build_index(features: int, header: dict[str, Any], known: NDArray[Any]) -> F
         or (known >= features).any()
     ):
         raise UserError("the features of the rows are damaged: load an older copy")
-    return FeatureIndex(most, known, left_out)
+    return FeatureIndex(most, bias, known, left_out)
 
 
 class Engine:
     """The state of a learner on a feedback graph, its random draws, and the machine code that plays it.
 
     :param features: indices are below this.
-    :param index: which row of the state each feature has; None where feature j has row j.
+    :param index: which row of the state each feature has.
     """
 
     def __init__(
@@ -92,22 +92,20 @@ class Engine:
         learner: Learner,
         graph: FeedbackGraph,
         features: int,
-        index: FeatureIndex | None,
+        index: Index,
         normalization: Normalization,
-        bias: bool,
         watch: Watching,
         limits: Limits,
         draws: Draws,
     ) -> None:
         check_can_play(learner, graph)
-        self.learner, self.normalization, self.bias = learner, normalization, bias
-        self.features, self.index = features, index
-        width = bias + (features if index is None else find_room(index))
+        self.learner, self.normalization, self.bias = learner, normalization, index.bias
+        self.checker, self.index = Checker(features), index
         self.watch, self.limits, self.draws = watch, limits, draws
         self.played, self.now = np.zeros(1, np.int64), np.zeros(1)
         # Kept: machine code and packed arguments must not be mixed with plain ones.
         self.interpreted = is_interpreted()
-        declared = _declare(learner, graph, width, normalization, watch, limits)
+        declared = _declare(learner, graph, index.room, normalization, watch, limits)
         self.state, self.scales, self.watched, self.limited = (State(*each) for each in declared.values())
         self.bind(graph)
 
@@ -119,17 +117,14 @@ class Engine:
     @property
     def nbytes(self) -> int:
         """The memory of the states, and of the rows of the features."""
-        return sum(part.nbytes for part in (*self.states.values(), self.index) if part is not None)
-
-    @property
-    def rows(self) -> int:
-        """The number of rows of the state that are in use, with that of the bias."""
-        return self.bias + (self.features if self.index is None else self.index.used)
+        return sum(part.nbytes for part in (*self.states.values(), self.index))
 
     @property
     def rounds(self) -> int:
         """The number of rounds played so far."""
         return self.played.item(0)
+
+    features: int = part("checker.features", "Indices are below this.")
 
     # -------------------------------------------------------------------------------------------------------- per graph
 
@@ -222,14 +217,22 @@ class Engine:
         for name in SINGLE:
             getattr(self, name)
 
+    def compile_following(self) -> None:
+        """Load what rounds that another decides need from the cache, or have it compiled."""
+        record = self.new_record(0, np.zeros(self.graph.n_actions), None)
+        self.kernel(rounds.follow, self.pack(self.graph), NO_VECTOR, 0, -1, 0, record)
+
     def compile_chunks(self, record: Counts | Losses) -> None:
         """Compile, or load from the cache, what whole chunks need."""
-        self.kernel(rounds.advance, *self._nothing_to_play(record), find=entry)
-
-    def _nothing_to_play(self, record: Counts | Losses) -> tuple[Any, ...]:
-        """Return the arguments of :func:`~gappletron.play.rounds.advance` without a round."""
         rows = Rows(*NO_ROWS, np.zeros(0), self.room(NO_ROWS.indptr), NO_SCORES)
-        return self.pack(self.graph), rows, np.zeros(0), 0, self.new_tally(), record
+        self.kernel(rounds.advance, self.pack(self.graph), rows, np.zeros(0), 0, self.new_tally(), record, find=entry)
+
+    def find_repeat(self) -> Any:
+        """Return what plays logged rounds again; None while another process compiles it."""
+        nothing = Vectors(*NO_ROWS[:3], np.zeros(0)), np.zeros(0), 0, np.zeros(1, np.int64), np.zeros(0)
+        log = Logged(np.zeros((0, 2), np.int64), np.zeros(0), np.zeros((0, 1)))
+        code = self.kernel(rounds.repeat, self.pack(self.graph), *nothing, log)
+        return None if isinstance(code, StandIn) else code
 
     def call(self, function: Any, *arguments: Any) -> Any:
         """Call a function of :mod:`gappletron.play.rounds`, compiled for the player's types, which change only with
@@ -295,7 +298,7 @@ class Engine:
 
     def scale(self, checked: Prepared) -> Rows:
         """Return the rows of a chunk as the learner would see them if they came next."""
-        if self.index is not None:
+        if self.index.grows:
             checked = checked.move(self.index.find(checked.chunk.indices))
         selected = self.select(checked)
         ready = selected.with_bias() if self.bias else selected
@@ -321,13 +324,13 @@ class Engine:
 
     def make_room(self) -> None:
         """Give the states rows for all features of the index, and one that nobody has."""
-        if self.index is not None and self.index.used + self.bias >= self.state.sizes.features:
-            self.resize(self.bias + find_room(self.index))
+        self.resize(self.index.room)
 
     def grow(self, features: int) -> None:
         """Take more features, which have rows of their own."""
-        self.features = features
-        self.resize(self.bias + features)
+        with in_mode(self.interpreted):
+            self.checker, self.index = Checker(features), DirectIndex(features, self.bias)
+        self.make_room()
 
     def resize(self, width: int) -> None:
         """Give the states so many rows; the types, and so the machine code, stay the same."""
@@ -354,10 +357,9 @@ class Engine:
         self.bind(self.graph)
 
     def set_limits(self, limits: Limits) -> None:
-        """Go on with other limits. A budget starts with nothing spent, unless it is the same."""
+        """Go on with other limits; what was spent is kept, unless there was no budget, or there is none."""
         limited = State(limits.piece().declare(), Sizes(1, 1, 1))
-        if limits.budget == self.limits.budget and self.limited.arrays.keys() == limited.arrays.keys():
-            limited.load(self.limited.arrays)
+        limits.continue_from(self.limits, self.limited.tuple, limited.tuple, self.rounds, self.now.item(0))
         self.limits, self.limited = limits, limited
         self.bind(self.graph)
 
@@ -369,20 +371,20 @@ class Engine:
         A state that the learner's fields do not allow, such as one with NaN, is a UserError.
         """
         arrays = graph_arrays(self.graph)
-        if self.index is not None:
-            self.index.settle(self.rounds)
+        self.index.settle(self.rounds)
+        if self.index.grows:
             arrays["index.features"] = self.index.features
         for prefix, state in self.states.items():
             problem = state.problem()
             if problem is not None:
                 broken = f"the state of {self.learner.name} is broken and cannot be saved, since {problem}"
                 raise UserError(f"{broken}: go on from an older copy, and find the rows or the piece that broke it")
-            used = state.sizes._replace(features=min(state.sizes.features, self.rows))
+            used = state.sizes._replace(features=min(state.sizes.features, self.index.rows))
             arrays |= {f"{prefix}.{name}": array for name, array in state.cut(used).items()}
         header = {
             "learner": encode_piece(self.learner),
             "features": self.features,
-            "index": None if self.index is None else {"most": self.index.most, "left_out": self.index.left_out},
+            "index": {"most": self.index.most, "left_out": self.index.left_out} if self.index.grows else None,
             "normalization": encode_piece(self.normalization),
             "bias": self.bias,
             "graph": describe_graph(self.graph),
@@ -409,12 +411,11 @@ class Engine:
         if not isinstance(normalization, Normalization) or not isinstance(watch, Watching) or type(bias) is not bool:
             raise UserError("the normalization, the bias or the watch is not one: the file is damaged")
         features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
-        index = None if header["index"] is None else build_index(features, header["index"], arrays["index.features"])
-        width = bias + (features if index is None else index.used)
+        index = _build_index(features, bias, header["index"], arrays)
         played = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
         now, random = number(header["now"], "the time", least=0.0), check_random_state(header["random"])
         limits = Limits.from_dict(header["limits"])
-        declared = _declare(learner, graph, width, normalization, watch, limits)
+        declared = _declare(learner, graph, index.rows, normalization, watch, limits)
         parts: dict[str, Arrays] = {prefix: {} for prefix in declared}
         for name, array in arrays.items():
             prefix, _, rest = name.partition(".")
@@ -424,7 +425,7 @@ class Engine:
             check_shapes(layout, sizes, parts[prefix])
         watch.check_state(parts["watch"], played)
         draws = Draws(played, random)
-        engine = cls(learner, graph, features, index, normalization, bias, watch, limits, draws)
+        engine = cls(learner, graph, features, index, normalization, watch, limits, draws)
         for prefix, state in engine.states.items():
             state.load(parts[prefix], declared[prefix][1])
         engine.played[0], engine.now[0] = played, now

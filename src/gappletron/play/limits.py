@@ -25,6 +25,10 @@ SECONDS = {"hour": 3600.0, "day": 86400.0}
 # A price may exceed what is left by this share of the limit: twenty times 0.05 are a little more than 1.
 SLACK = 1e-9
 
+# A budget by time begins as if so much of a window had passed, with a demand that it suffices for. The first decisions
+# may be a burst; to go by them alone would buy nothing until the window is over.
+HEAD_START = 0.05
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -39,6 +43,9 @@ class Budget:
 
     The probabilities of priced actions are scaled by one factor, from what is left and the mean of what the learner
     has asked for so far, so that the budget lasts through the window. What is taken goes to the greedy class.
+
+    Where the clock is set back by more than a window, the window begins anew there, with what was spent; it is counted
+    (:attr:`LimitsReport.clock_resets`).
 
     >>> Budget(50, per=1000)
     Budget(limit=50.0, per=1000, prices=None)
@@ -166,20 +173,48 @@ class Limits:
             array.flags.writeable = False
         return LimitsPlan(shares, prices)
 
-    def spent_in_window(self, limited: Any, rounds: int, now: float) -> float | None:
-        """Return what was spent in the window of the next round, of a state that :meth:`piece` declared; None without
-        a budget.
+    def report(self, limited: Any, rounds: int, now: float) -> "LimitsReport":
+        """Return what the limits have done so far, of a state that :meth:`piece` declared.
 
         :param rounds: decided so far.
         :param now: in seconds since 1970.
 
-        >>> Limits().spent_in_window((), 0, 0.0) is None
-        True
+        >>> Limits(0.1).report((), 0, 0.0)
+        LimitsReport(propensity=0.1, spent=None, spent_in_all=None, clock_resets=0)
         """
+        least = self.min_propensity or None
         if self.budget is None:
-            return None
-        window = math.floor((now if self.is_timed else rounds) / self.budget.length)
-        return float(limited.spending.spent[0]) if window <= limited.spending.window[0] else 0.0
+            return LimitsReport(least, None, None, 0)
+        spending = limited.spending
+        clock = read_clock(self.budget.length, self.is_timed, Time(rounds, now))
+        total, count = spending.propensity.tolist()
+        kept = None if least is None or count == 0.0 else total / count
+        spent = spent_by(spending, window_at(spending, clock))
+        return LimitsReport(kept, float(spent), spending.spent.item(1), int(spending.resets[0]))
+
+    def continue_from(self, other: Self, before: Any, limited: Any, rounds: int, now: float) -> None:
+        """Write into a new state what was spent under other limits, if both have a budget.
+
+        Where the windows differ, all that was spent in the last one counts for the present one.
+
+        :param before: the state of the other limits.
+        :param limited: the new state, that :meth:`piece` declared.
+        :param rounds: decided so far.
+        :param now: of the last round, in seconds since 1970.
+        """
+        if self.budget is None or other.budget is None or before.spending.window[0] < 0.0:
+            return
+        old, new = before.spending, limited.spending
+        for name in ("window", "spent", "resets"):
+            getattr(new, name)[:] = getattr(old, name)
+        if self.min_propensity == other.min_propensity:
+            new.propensity[:] = old.propensity
+        if self.is_timed is other.is_timed:
+            new.demand[:] = old.demand
+        else:
+            new.demand[2] = now if self.is_timed else rounds
+        if self.budget.per != other.budget.per:
+            new.window[:] = math.floor((now if self.is_timed else rounds - 1.0) / self.budget.length), -1.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return them ready for JSON.
@@ -207,6 +242,27 @@ class Limits:
             return cls(least, Budget(about["limit"], about["per"], prices))
         except (KeyError, TypeError, ValueError):
             raise UserError("the limits are not those of a model: the file is damaged") from None
+
+
+class LimitsReport(NamedTuple):
+    """What limits on exploration have done so far.
+
+    >>> from gappletron import Budget, FeedbackGraph, Online
+    >>> model = Online("auto", FeedbackGraph.filtering(["ham", "spam"]), 2, min_propensity=0.1, budget=Budget(5))
+    >>> model.limits_report
+    LimitsReport(propensity=None, spent=0.0, spent_in_all=0.0, clock_resets=0)
+    """
+
+    propensity: float | None
+    """What the budget leaves of `min_propensity`: the mean, over the rounds, of the least probability with which a
+    label was shown, but at most `min_propensity`. Each window counts twice the one before. None where none is asked
+    for, and before the first round with a budget."""
+    spent: float | None
+    """What exploration has cost in the present window of the budget; None without one."""
+    spent_in_all: float | None
+    """What it has cost in all windows."""
+    clock_resets: int
+    """How often the clock was set back by more than a window."""
 
 
 # ----------------------------------------------------------------------------------------------------- in compiled code
@@ -277,44 +333,68 @@ class Budgeted(Limiting):
     is_timed: bool
 
     def declare(self) -> Layout:
-        """Return what is remembered: `window` is the number of the present window, `spent` what was spent in it and in
-        all windows, and `demand` the sum of what was asked for, the time in which, and the end of that time.
+        """Return what is remembered: `window` are the numbers of the present window and of the one before, `spent` what
+        was spent in it, in all windows, and in the one before, and `demand` the sum of what was asked for, the time in
+        which, and the end of that time. `propensity` is the sum of the least propensities, and the number of rounds;
+        `resets` how often the clock was set back. `asked` is of the round: what it asks for, and its least propensity.
         """
         return {
             "spending": {
-                "window": Field(1, fill=-1.0, least=-1.0),
-                "spent": Field(2, least=0.0),
+                "window": Field(2, fill=-1.0, least=-1.0),
+                "spent": Field(3, least=0.0),
                 "demand": Field(3, least=0.0),
-                "asked": Scratch(1),
+                "propensity": Field(2, least=0.0),
+                "resets": Field(1, least=0.0),
+                "asked": Scratch(2),
             }
         }
 
     def restrain(self, limited: Any, plan: Any, graph: GraphArrays, time: Time, greedy: int, p: Floats) -> None:
         if self.min_propensity > 0.0:
             mix(self.min_propensity, plan.shares, graph, p)
-        clock = read_clock(self.length, self.is_timed, time)
-        pace(limited.spending, plan.prices, self.limit, clock, greedy, p)
+        clock, least = read_clock(self.length, self.is_timed, time), self.min_propensity
+        if pace(limited.spending, plan.prices, self.limit, clock, greedy, p) and least > 0.0:
+            least = min(least, least_propensity(graph, p))
+        limited.spending.asked[1] = least
 
     def charge(self, limited: Any, plan: Any, time: Time, greedy: int, action: int, p: Floats) -> None:
         if action < 0:
             price = expected_price(plan.prices, greedy, p)
         else:
             price = plan.prices[action] if action != greedy else 0.0
-        pay(limited.spending, read_clock(self.length, self.is_timed, time), price)
+        pay(limited.spending, self.limit, read_clock(self.length, self.is_timed, time), price)
 
 
 class Clock(NamedTuple):
-    """The clock of a budget: the length of a window, what it shows now, and what it shows when the round is over."""
+    """The clock of a budget: the length of a window, what it shows now, what it shows when the round is over, and the
+    share of a window that is taken to have passed before the first round.
+    """
 
     length: float
     reading: float
     after: float
+    head_start: float
 
 
 @helper
 def read_clock(length: float, is_timed: bool, time: Time) -> Clock:
     """Return the clock in a round: it counts seconds or rounds."""
-    return Clock(length, time.now, time.now) if is_timed else Clock(length, 1.0 * time.round, time.round + 1.0)
+    if is_timed:
+        return Clock(length, time.now, time.now, HEAD_START)
+    return Clock(length, 1.0 * time.round, time.round + 1.0, 0.0)
+
+
+@helper
+def least_propensity(graph: GraphArrays, probabilities: Floats) -> float:
+    """Return the least probability with which a label is shown."""
+    least = 1.0
+    for y in range(graph.observers.shape[0]):
+        propensity = 0.0
+        for i in range(probabilities.size):
+            if graph.observers[y, i]:
+                propensity += probabilities[i]
+        least = min(least, propensity)
+    return least
 
 
 @helper
@@ -352,21 +432,43 @@ def expected_price(prices: Floats, greedy: int, probabilities: Floats) -> float:
 
 @helper
 def window_at(spending: Any, clock: Clock) -> float:
-    """Return the number of the window; a clock that is set back does not open an old one again."""
-    return max(spending.window[0], math.floor(clock.reading / clock.length))
+    """Return the number of the window.
+
+    A clock that is set back a little does not open an old window again. Where the present one begins more than its
+    length ahead, the clock was wrong before, or is now: without a new window nothing could be spent until then.
+    """
+    window, known = math.floor(clock.reading / clock.length), spending.window[0]
+    return window if known > window + 1.0 else max(known, 1.0 * window)
 
 
 @helper
-def time_passed(spending: Any, clock: Clock) -> float:
-    """Return how far the clock moves from the last round to the end of this one; 0 where there was no round."""
+def spent_by(spending: Any, window: float) -> float:
+    """Return what was spent in a window of :func:`window_at`.
+
+    In one that comes before the present one, since the clock was wrong, it is what both have spent.
+    """
+    if window > spending.window[0]:
+        return 0.0
+    again = spending.spent[2] if window < spending.window[0] and window == spending.window[1] else 0.0
+    return spending.spent[0] + again
+
+
+@helper
+def asked_before(spending: Any, limit: float, clock: Clock, window: float) -> tuple[float, float]:
+    """Return what was asked for before this round, and in which time until its end. A new window halves both.
+
+    No pause counts for more than a window, since one may be a clock that is wrong.
+    """
     if spending.window[0] < 0.0:
-        return clock.after - clock.reading
-    return max(0.0, clock.after - spending.demand[2])
+        return clock.head_start * limit, clock.head_start * clock.length + clock.after - clock.reading
+    weight = 0.5 if window > spending.window[0] else 1.0
+    passed = min(clock.length, max(0.0, clock.after - spending.demand[2]))
+    return weight * spending.demand[0], weight * spending.demand[1] + passed
 
 
 @helper
-def pace(spending: Any, prices: Floats, limit: float, clock: Clock, greedy: int, probabilities: Floats) -> None:
-    """Scale the probabilities of priced actions by min(1, left / (rate * remaining)).
+def pace(spending: Any, prices: Floats, limit: float, clock: Clock, greedy: int, probabilities: Floats) -> bool:
+    """Scale the probabilities of priced actions by min(1, left / (rate * remaining)); return whether any is changed.
 
     `rate` is the mean of what was asked for so far, with this round, per unit of the clock. Each window counts twice
     the one before it.
@@ -374,13 +476,11 @@ def pace(spending: Any, prices: Floats, limit: float, clock: Clock, greedy: int,
     asked = expected_price(prices, greedy, probabilities)
     spending.asked[0] = asked
     if asked <= 0.0:
-        return
+        return False
     window = window_at(spending, clock)
-    is_new = window != spending.window[0]
-    left = limit if is_new else limit - spending.spent[0]
-    weight = 0.5 if is_new else 1.0
-    elapsed = weight * spending.demand[1] + time_passed(spending, clock)
-    rate = (weight * spending.demand[0] + asked) / max(1.0, elapsed)
+    left = limit - spent_by(spending, window)
+    demand, elapsed = asked_before(spending, limit, clock, window)
+    rate = (demand + asked) / max(1.0, elapsed)
     remaining = min(clock.length, max(0.0, (window + 1.0) * clock.length - clock.reading))
     factor = 1.0
     if rate * remaining > left:
@@ -392,20 +492,28 @@ def pace(spending: Any, prices: Floats, limit: float, clock: Clock, greedy: int,
             moved += probabilities[i] - kept
             probabilities[i] = kept
     probabilities[greedy] = min(1.0, probabilities[greedy] + moved)  # a sum may be rounded up to more than 1
+    return moved > 0.0
 
 
 @helper
-def pay(spending: Any, clock: Clock, price: float) -> None:
+def pay(spending: Any, limit: float, clock: Clock, price: float) -> None:
     """Count the price of a round, and what it had asked for."""
-    window = window_at(spending, clock)
-    elapsed = time_passed(spending, clock)
-    if window != spending.window[0]:
-        spending.window[0] = window
-        spending.spent[0] = 0.0
-        spending.demand[0] *= 0.5
-        spending.demand[1] *= 0.5
-    spending.demand[0] += spending.asked[0]
-    spending.demand[1] += elapsed
-    spending.demand[2] = max(spending.demand[2], clock.after)
-    spending.spent[0] += price
+    window, known = window_at(spending, clock), spending.window[0]
+    demand, elapsed = asked_before(spending, limit, clock, window)
+    spent = spent_by(spending, window)
+    if window > known:
+        spending.window[1], spending.spent[2] = known, spending.spent[0]
+        spending.propensity[0] *= 0.5
+        spending.propensity[1] *= 0.5
+    elif window < known:
+        spending.window[1], spending.spent[2] = -1.0, 0.0
+        spending.resets[0] += 1.0
+    spending.window[0] = window
+    spending.spent[0] = spent + price
     spending.spent[1] += price
+    spending.demand[0] = demand + spending.asked[0]
+    spending.demand[1] = elapsed
+    is_ahead = spending.demand[2] > clock.after + clock.length
+    spending.demand[2] = clock.after if is_ahead else max(spending.demand[2], clock.after)
+    spending.propensity[0] += spending.asked[1]
+    spending.propensity[1] += 1.0

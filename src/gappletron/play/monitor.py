@@ -230,7 +230,7 @@ class Monitor:
         self._state = player.engine.watched.resized(player.engine.watched.sizes)  # a copy
         self._rounds, self._now, self._spent = player.rounds, player.now, player.spent
         self._restarts, self._restart_count = player.restarts, player.restart_count
-        self._bound = player.find_bound(waiting)
+        self._bound = player.bound(waiting)
 
     def report(self, alpha: float = 0.05) -> Report:
         """Return the estimates with their intervals.

@@ -18,29 +18,31 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
+from gappletron.base.parts import part
 from gappletron.base.signals import held_back
 from gappletron.base.text import unknown
 from gappletron.data.normalization import find_normalization
 from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
 from gappletron.data.scores import NO_SCORES
-from gappletron.data.stream import MOST_FEATURES, Chunk, make_chunk, squared_size
-from gappletron.data.vectors import Checker, Vectors
+from gappletron.data.stream import Chunk
+from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import in_mode
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.spelling import decode_piece
-from gappletron.kernel.types import NO_VECTOR, Floats, Vector
+from gappletron.kernel.types import MOST_FEATURES, MOST_NARROW, NO_VECTOR, Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.registry import check_can_play, find_learner
 from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.play import archive, checks, rounds
 from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
-from gappletron.play.index import FeatureIndex
-from gappletron.play.limits import Limits
+from gappletron.play.index import DirectIndex, FeatureIndex
+from gappletron.play.limits import Limits, LimitsReport
 from gappletron.play.monitor_state import NoWatch, Watching, find_watch
 from gappletron.play.options import PlayerOptions, takes_options
-from gappletron.play.rounds import Counts, Losses, Rows, Tally
+from gappletron.play.placing import place_chunk, place_many, place_vector
+from gappletron.play.rounds import Counts, Logged, Losses, Rows, Tally
 from gappletron.play.turns import HEAD, Turn, Turns
 
 # The kind of a file.
@@ -99,17 +101,12 @@ class Player:
             raise UserError(f"features={features!r} is neither a number nor 'grow': give one of them")
         below = MOST_FEATURES if features == "grow" else whole(features, "features", least=1, most=MOST_FEATURES)
         most = chosen.max_features if below == MOST_FEATURES else below
-        index = FeatureIndex(most) if below > MOST_DIRECT else None
+        index = FeatureIndex(most, bias) if below > MOST_DIRECT else DirectIndex(below, bias)
         normalization = find_normalization(chosen.normalize, normalize)
         draws = Draws.seeded(chosen.seed, whole(repeat, "repeat"))
         watch = find_watch(chosen.monitor)
-        self._use(Engine(made, graph, below, index, normalization, bias, watch, chosen.limits, draws))
-
-    def _use(self, engine: Engine) -> None:
-        """Play with an engine."""
         # What compiled rounds work on: the states, the draws, and the machine code.
-        self.engine = engine
-        self.checker = Checker()
+        self.engine = Engine(made, graph, below, index, normalization, watch, chosen.limits, draws)
 
     @classmethod
     def build(cls, header: dict[str, Any], arrays: archive.Arrays, pieces: Iterable[type[Piece]] = ()) -> Self:
@@ -117,7 +114,8 @@ class Player:
         known = tuple(pieces)
         graph = archive.build_graph(header["graph"], arrays)
         player = object.__new__(cls)
-        player._use(Engine.build(header, arrays, graph, find_learner(decode_piece(header["learner"], known)), known))
+        learner = find_learner(decode_piece(header["learner"], known))
+        player.engine = Engine.build(header, arrays, graph, learner, known)
         return player
 
     def __getstate__(self) -> dict[str, Any]:
@@ -133,35 +131,20 @@ class Player:
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         with in_mode(saved["mode"]):
-            self._use(Engine.build(saved["header"], saved["arrays"], saved["graph"], saved["learner"]))
+            self.engine = Engine.build(saved["header"], saved["arrays"], saved["graph"], saved["learner"])
 
     def __repr__(self) -> str:
         return f"<Player {self.learner.name} on {self.graph}: {self.rounds} rounds, {self.features} features>"
 
-    @property
-    def learner(self) -> Learner:
-        """The learner with all its numbers."""
-        return self.engine.learner
+    learner: Learner = part("engine.learner", "The learner with all its numbers.")
 
-    @property
-    def graph(self) -> FeedbackGraph:
-        """The feedback graph of rounds for which no other is given."""
-        return self.engine.graph
+    graph: FeedbackGraph = part("engine.graph", "The feedback graph of rounds for which no other is given.")
 
-    @property
-    def watch(self) -> Watching:
-        """What is written down of every round."""
-        return self.engine.watch
+    watch: Watching = part("engine.watch", "What is written down of every round.")
 
-    @property
-    def limits(self) -> Limits:
-        """The limits on the exploration."""
-        return self.engine.limits
+    limits: Limits = part("engine.limits", "The limits on the exploration.")
 
-    @property
-    def rounds(self) -> int:
-        """The number of rounds played so far."""
-        return self.engine.rounds
+    rounds: int = part("engine.rounds", "The number of rounds played so far.")
 
     @property
     def now(self) -> float:
@@ -180,11 +163,9 @@ class Player:
         """What exploration has cost so far; None without a budget."""
         return None if self.limits.budget is None else float(self.engine.limited.tuple.spending.spent[1])
 
-    def spent_until(self, now: float) -> float | None:
-        """Return what exploration has cost so far in the budget's window of the next round, which comes at this time;
-        None without a budget.
-        """
-        return self.limits.spent_in_window(self.engine.limited.tuple, self.rounds, now)
+    def report_limits(self, now: float) -> LimitsReport:
+        """Return what the limits have done so far, for a next round that comes at this time."""
+        return self.limits.report(self.engine.limited.tuple, self.rounds, now)
 
     def begin_watch(self, watch: Watching | bool = True) -> None:
         """Watch the rounds from now on, where none were watched so far."""
@@ -199,18 +180,11 @@ class Player:
             change(engine, *arguments)
             self.engine = engine
 
-    def bound(self, waiting: int = 0) -> RunBound:
-        """Return what is proved about the cost so far, for the learner `auto`.
+    def bound(self, waiting: int = 0) -> RunBound | None:
+        """Return what is proved about the cost so far, for the learner `auto`; None for learners without such a bound.
 
         :param waiting: in how many rounds something was shown that the player has not been told yet.
         """
-        found = self.find_bound(waiting)
-        if found is None:
-            raise UserError(f"{self.learner.name} has no bound of this kind: use the learner 'auto'")
-        return found
-
-    def find_bound(self, waiting: int = 0) -> RunBound | None:
-        """As :meth:`bound`; None where the learner has no bound of this kind."""
         found = self.learner.bound(self.engine.state.tuple)
         if found is None:
             return None
@@ -232,42 +206,30 @@ class Player:
             raise UserError(f"{self.learner.name} has nothing to reset: make a new model, or use the learner 'auto'")
         self.engine.call(rounds.reset, self.engine.pack(self.graph))
 
-    @property
-    def features(self) -> int:
-        """The number of features that have a row, without the bias: all, or those that have come."""
-        return self.engine.rows - self.engine.bias
+    features: int = part("engine.index.used", "How many features have a row: all, or those that have come.")
 
-    @property
-    def grows(self) -> bool:
-        """Whether a feature gets a row when it first comes."""
-        return self.engine.index is not None
+    grows: bool = part("engine.index.grows", "Whether a feature gets a row when it first comes.")
 
-    @property
-    def fixed_features(self) -> int | None:
-        """The number of features that a dense row must have; None where any index is taken."""
-        return None if self.engine.features == MOST_FEATURES else self.engine.features
+    fixed_features: int | None = part("engine.checker.length", "How many features a dense row must have; None for any.")
 
-    @property
-    def max_features(self) -> int:
-        """How many features may have a row."""
-        return self.engine.features if self.engine.index is None else self.engine.index.most
+    max_features: int = part("engine.index.most", "How many features may have a row.")
 
-    @property
-    def features_left_out(self) -> int:
-        """How many entries of rows were left out, since their features came after `max_features` others."""
-        return 0 if self.engine.index is None else self.engine.index.left_out
+    features_left_out: int = part(
+        "engine.index.left_out",
+        "How many entries were left out, as there was no row left.",
+    )
 
     @property
     def feature_indices(self) -> NDArray[np.int64]:
         """The indices of the features that have a row, in the order of the rows of :attr:`weights`."""
-        return np.arange(self.features) if self.engine.index is None else self.engine.index.features.copy()
+        return self.engine.index.features.copy()
 
     @property
     def weights(self) -> Floats:
         """W as a matrix of features x classes, in the order of :attr:`feature_indices`; with a bias, its weights are
         the first row.
         """
-        return self.learner.weights(self.engine.state.tuple)[: self.engine.rows, : self.graph.n_classes].copy()
+        return self.learner.weights(self.engine.state.tuple)[: self.engine.index.rows, : self.graph.n_classes].copy()
 
     # ----------------------------------------------------------------------------------------------------------- chunks
 
@@ -340,8 +302,7 @@ class Player:
 
         :param x: ``(indices, values)`` (the fastest), a dense vector, a one-row sparse matrix or a mapping.
         """
-        below = self.engine.features
-        return self.checker.vector_below(x, below) if below == MOST_FEATURES else self.checker.vector(x, below)
+        return self.engine.checker.vector(x)
 
     def check_scores(self, scores: Any) -> Floats | None:
         """Return the scores that came with a row, checked and between -1 and 1; None where there are none."""
@@ -351,7 +312,7 @@ class Player:
         """Return the rows of a sparse matrix or a 2-D array, checked; None where one must be converted, or is wrong."""
         if isinstance(matrix, np.ndarray) and matrix.shape[1] != (self.fixed_features or matrix.shape[1]):
             return None
-        return self.checker.vectors(matrix, self.engine.features)
+        return self.engine.checker.vectors(matrix)
 
     def check_graph(self, graph: FeedbackGraph | None) -> FeedbackGraph:
         """Return the graph of one round: the player's own, or another over the same classes and actions."""
@@ -363,37 +324,22 @@ class Player:
         features get a row, or are left out where there is none left.
         """
         index = self.engine.index
-        if index is None:
+        if not isinstance(index, FeatureIndex):
             return vector
-        rows, values, squared = index.claim(vector.indices, at), vector.values, vector.squared
-        if rows.size and rows.min() < 0:
-            kept = rows >= 0
-            rows, values = rows[kept], values[kept]
-            squared = squared_size(values, 0, values.size)
+        placed = place_vector(index, vector, at)
         self._make_room()
-        return Vector(rows, values, squared)
+        return placed
 
     def _place_chunk(self, chunk: Chunk | Prepared, scores: Any = None) -> Prepared:
         """Return a chunk, checked, with the rows of its features as indices."""
-        checked, index = checks.check_chunk(self, chunk, scores), self.engine.index
-        if index is not None:
-            checked = checked.move(index.claim(checked.chunk.indices))
-            self._make_room()
-        return self.engine.select(checked)
-
-    def _place_rows(self, rows: Vectors, at: int) -> Vectors:
-        """As :meth:`place`, for many vectors; the first is round number `at`."""
-        if self.engine.index is None:
-            return rows
-        chunk = make_chunk(*rows[:3], np.zeros(rows.squared.size, np.int64))
-        moved = Prepared(chunk, rows.squared, 0, 0).move(self.engine.index.claim(rows.indices, at))
+        placed = place_chunk(self.engine.index, checks.check_chunk(self, chunk, scores))
         self._make_room()
-        return Vectors(*moved.chunk[:3], moved.squared)
+        return self.engine.select(placed)
 
     def _make_room(self) -> None:
         """Let the state have a row for each feature that has one."""
         engine = self.engine
-        if engine.rows >= engine.state.sizes.features and engine.index is not None:
+        if engine.index.rows >= engine.state.sizes.features and engine.index.grows:
             self._change(Engine.make_room)
 
     def act(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Turn:
@@ -427,7 +373,7 @@ class Player:
         chances = None if probabilities is None else checks.check_distribution(probabilities, self.graph.n_actions)
         here = self.engine.graph if graph is None else self.check_graph(graph)
         engine = self.engine
-        return Turn(here, engine.state.sizes.features, engine.new_record(vector.values.size, chances, given))
+        return Turn(here, engine.index, engine.new_record(vector.values.size, chances, given))
 
     def draw(self, turn: Turn, vector: Vector, at: int, action: int | None = None, greedy: int | None = None) -> bool:
         """Draw the action of a new turn for this vector as round number `at`, or take over another's action and perhaps
@@ -456,12 +402,33 @@ class Player:
         here = self.check_graph(graph)
         while True:  # again where a signal handler has played a round in between
             at = self.rounds
-            placed = self._place_rows(rows, at)
+            placed = place_many(self.engine.index, rows, at)
+            self._make_room()
             engine, n = self.engine, rows.squared.size
             ends, records = engine.new_records(np.diff(placed.indptr), given)
             draws = engine.draws.draw_many(at, n)
             if engine.call(rounds.act_rows, engine.pack(here), placed, draws, at, ends, records):
-                return Turns(here, engine.state.sizes.features, at, ends, records)
+                return Turns(here, engine.index, at, ends, records)
+
+    def repeat(self, rows: Vectors, given: Floats, log: Logged, older: list[Floats]) -> tuple[Turns, int] | None:
+        """Play rounds of a log again, and learn from them: the same bits as one by one. Return the turns of these rows,
+        and how many of them come out differently now; None, and nothing is changed, while there is no machine code.
+
+        :param older: the records of earlier turns, whose places in the steps of the log follow those of the rows.
+        """
+        play, at, n = self.engine.find_repeat(), self.rounds, rows.squared.size
+        if play is None:
+            return None
+        placed = place_many(self.engine.index, rows, at)
+        self._make_room()
+        engine = self.engine
+        ends, records = engine.new_records(np.diff(placed.indptr), given)
+        ends = np.concatenate([ends, ends[-1] + np.cumsum([record.size for record in older], dtype=np.int64)])
+        records = np.concatenate([records, *older])
+        if not engine.needs_time:
+            log = log._replace(times=np.full(n, engine.now[0]))
+        changed = play(engine.pack(self.graph), placed, engine.draws.draw_many(at, n), at, ends, records, log)
+        return Turns(self.graph, engine.index, at, ends, records), changed
 
     def follow(
         self,
@@ -532,8 +499,7 @@ class Player:
         """
         engine = self.engine
         pack, record = engine.pack(self.check_graph(graph)), engine.new_record(vector.values.size, None, given)
-        rows = vector.indices if engine.index is None else engine.index.find(vector.indices)
-        found = engine.call(rounds.predict, pack, rows, vector.values, record, chances)
+        found = engine.call(rounds.predict, pack, engine.index.find(vector.indices), vector.values, record, chances)
         return int(found)
 
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> NDArray[np.int64]:
@@ -569,8 +535,7 @@ class Player:
         dtype: type[Any] = np.float64,
     ) -> NDArray[Any]:
         """Return what a function of :mod:`gappletron.play.rounds` writes for every row of X, in so many columns."""
-        below = self.engine.features
-        chunks = checks.add_scores(self, prepare_rows(X, below, below == MOST_FEATURES), scores)
+        chunks = checks.add_scores(self, prepare_rows(X, self.fixed_features), scores)
         return self.engine.look(write, chunks, columns, self.check_graph(graph), dtype)
 
     # ---------------------------------------------------------------------------------------------------------- growing
@@ -580,8 +545,8 @@ class Player:
 
         With ``features="grow"`` it is not needed.
         """
-        wanted = whole(features, "features", least=self.engine.features, most=MOST_FEATURES)
-        if self.engine.index is not None:
+        wanted = whole(features, "features", least=self.engine.features, most=MOST_NARROW)
+        if self.grows:
             raise UserError("features get a row when they first come: nothing must be grown")
         if wanted > self.features:
             self._change(Engine.grow, wanted)
@@ -608,7 +573,7 @@ class Player:
         self._change(Engine.extend, graph)
 
     def set_limits(self, limits: Limits) -> None:
-        """Go on with other limits on the exploration. A budget starts with nothing spent, unless it is the same."""
+        """Go on with other limits on the exploration. What was spent counts for a budget that replaces another."""
         limits.plan(self.graph)  # an error where the graph cannot keep to them
         if limits != self.limits:
             self._change(Engine.set_limits, limits)

@@ -34,6 +34,8 @@ from gappletron.play.turns import HEAD, LEARNED, WAITING
 
 MISTAKES, LABELS_SEEN, EXPLORED, BLIND = range(4)
 RATES, LOSSES, COSTS = range(3)
+# In place of the label of a step in a log.
+DECISION = -2
 # The names of the counts and sums of a tally, in their order.
 TOTALS = ("mistakes", "labels_seen", "explored", "blind_rounds", "rate_sum", "loss_sum", "cost")
 
@@ -87,6 +89,18 @@ class Rows(NamedTuple):
 def row_at(rows: Rows, t: int, lanes: Lanes) -> Row:
     """Return row t."""
     return Row(rows.indices, rows.values, rows.indptr[t], rows.indptr[t + 1], rows.squared[t], lanes)
+
+
+class Logged(NamedTuple):
+    """What a log has of rounds to be played again.
+
+    `steps`: the halves of rounds in their order, each the place of its record and a label, DECISION for a first half.
+    For each decision, `times` has its time, and `decisions` its action and the probabilities of all actions.
+    """
+
+    steps: NDArray[np.int64]
+    times: Floats
+    decisions: Floats
 
 
 class Tally(NamedTuple):
@@ -434,7 +448,13 @@ def learn(player: Packed, record: Floats, label: int) -> None:
     """Play the second half of the round of a record, now or after others: the learner and the watch take in its
     feedback.
     """
-    learner, state, plan, setup = unpacked(player)
+    learn_record(unpacked(player), record, label)
+
+
+@helper
+def learn_record(player: Any, record: Floats, label: int) -> None:
+    """Play the second half of the round of a record."""
+    learner, state, plan, setup = player
     N, K = plan.graph.visible.shape
     # The setup has room for the padding of today's classes; the record only for that of its own time.
     scores = setup.scores[:K]
@@ -457,6 +477,35 @@ def learn(player: Packed, record: Floats, label: int) -> None:
         noted = Played(int(record[turns.ROUND]), played.probabilities, own, played.greedy, played.action)
         setup.watch.note_feedback(setup.watched, setup.watch_plan, plan.graph, noted, label)
         record[turns.STATUS] = LEARNED
+
+
+def repeat(
+    player: Packed, rows: Any, draws: Floats, at: int, ends: NDArray[np.int64], records: Floats, log: Logged
+) -> int:
+    """Play halves of rounds again as they are in a log; return how many decisions come out differently now.
+
+    The arguments are those of :func:`act_rows`, but that `records` has those of earlier rounds at its end. The action
+    and the probabilities of each decision are those of the log, whatever comes out.
+    """
+    parts = unpacked(player)
+    setup, changed = parts[3], 0
+    for i in range(log.steps.shape[0]):
+        t, label = log.steps[i, 0], log.steps[i, 1]
+        record = records[ends[t] : ends[t + 1]]
+        if label != DECISION:
+            learn_record(parts, record, label)
+            continue
+        first, last = rows.indptr[t], rows.indptr[t + 1]
+        setup.now[0] = log.times[t]
+        vector = (rows.indices[first:last], rows.values[first:last], rows.squared[t])
+        draw_action(parts, vector, draws[t], at + t, record)
+        differs = record[turns.ACTION] != log.decisions[t, 0]
+        record[turns.ACTION] = log.decisions[t, 0]
+        for n in range(setup.probabilities.size):
+            differs |= record[HEAD + n] != log.decisions[t, 1 + n]
+            record[HEAD + n] = log.decisions[t, 1 + n]
+        changed += differs
+    return changed
 
 
 # ------------------------------------------------------------------------------------- predict, nothing is changed

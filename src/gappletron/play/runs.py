@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gappletron.base.checks import Label, check_memory, whole
 from gappletron.base.errors import UserError
+from gappletron.base.parts import part
 from gappletron.base.text import listing, make_printable, shorten
 from gappletron.data.open import open_stream
 from gappletron.data.prepared import Prepared, prepare_chunks
@@ -161,10 +162,7 @@ class Runs:
             player.add_class(name)
         return cls({player.learner.name: player}, opened, player.graph, jobs=jobs)
 
-    @property
-    def rounds(self) -> int | None:
-        """The rounds of the stream, where their number is known."""
-        return self.stream.rounds
+    rounds: int | None = part("stream.rounds", "The rounds of the stream, where their number is known.")
 
     def player(self, name: str | None = None, repeat: int = 0) -> Player:
         """Return the player of one run, as it is now; by default of the first learner."""

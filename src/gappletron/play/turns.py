@@ -13,7 +13,6 @@ whether it was learned from.
 """
 
 import itertools
-import math
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -23,6 +22,7 @@ from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.numerics import is_distribution, lanes_for
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.types import NO_VECTOR, Floats, Vector
+from gappletron.play.index import Index
 
 RATE, SQUARED, FOLLOWS, STATUS, ENTRIES, KEPT, ROUND, ACTION, GREEDY = range(9)
 # The numbers in front of the probabilities in a record.
@@ -70,8 +70,8 @@ def kept_start(record: Floats, actions: int) -> int:
 class Turn:
     """An action that was drawn, and all that learning from it later needs.
 
-    `graph` is the feedback graph of the round; actions and classes are positions in it. `features` is the width of the
-    state when it was begun. `record` holds all numbers (:mod:`gappletron.play.turns`).
+    `graph` is the feedback graph of the round; actions and classes are positions in it. `index` tells which features
+    the rows of the state are. `record` holds all numbers (:mod:`gappletron.play.turns`).
 
     >>> from gappletron import FeedbackGraph, Player
     >>> turn = Player("gapsmh", FeedbackGraph.bandit(3), features=2).act([1.0, 0.5])
@@ -79,14 +79,14 @@ class Turn:
     (0, [0.33, 0.33, 0.33])
     """
 
-    __slots__ = ("features", "graph", "record")
+    __slots__ = ("graph", "index", "record")
 
-    def __init__(self, graph: FeedbackGraph, features: int, record: Floats) -> None:
-        self.graph, self.features, self.record = graph, features, record
+    def __init__(self, graph: FeedbackGraph, index: Index, record: Floats) -> None:
+        self.graph, self.index, self.record = graph, index, record
 
     def copy(self) -> Self:
         """Return a copy with a record of its own."""
-        return type(self)(self.graph, self.features, self.record.copy())
+        return type(self)(self.graph, self.index, self.record.copy())
 
     @property
     def status(self) -> int:
@@ -99,7 +99,7 @@ class Turn:
 
     @property
     def x(self) -> Vector:
-        """The row as the learner sees it: with the bias first, and scaled."""
+        """The row as the learner sees it: with the bias first, scaled, and with rows of the state as indices."""
         record, start, entries = self.record, row_start(self.record), int(self.record.item(ENTRIES))
         indices = record[start + entries :].view(np.int32)[:entries]
         return Vector(_read_only(indices), _read_only(record[start : start + entries]), record.item(SQUARED))
@@ -171,15 +171,15 @@ class Turns(NamedTuple):
     """
 
     graph: FeedbackGraph
-    features: int
+    features: Index
     first: int
     ends: NDArray[np.int64]
     records: Floats
 
     def split(self) -> list[Turn]:
         """Return the turns one by one, as copies: one that waits for long must not keep the others in memory."""
-        graph, features, records, ends = self.graph, self.features, self.records, self.ends.tolist()
-        return [Turn(graph, features, records[a:b].copy()) for a, b in itertools.pairwise(ends)]
+        graph, index, records, ends = self.graph, self.features, self.records, self.ends.tolist()
+        return [Turn(graph, index, records[a:b].copy()) for a, b in itertools.pairwise(ends)]
 
     @property
     def decisions(self) -> Floats:
@@ -189,7 +189,7 @@ class Turns(NamedTuple):
 
 def build_turn(
     graph: FeedbackGraph,
-    width: int,
+    index: Index,
     head: dict[int, float],
     probabilities: Floats,
     scores: Floats,
@@ -197,7 +197,7 @@ def build_turn(
     x: tuple[NDArray[np.int32], Floats],
     kept: Floats = NO_VECTOR.values,
 ) -> Turn:
-    """Return the waiting turn with these numbers; :func:`check_turn` tells whether one can be played.
+    """Return the waiting turn with these numbers; :func:`check_records` tells whether it can be played.
 
     :param head: the numbers at the front of the record, by their places.
     :param own: the learner's own distribution, where it follows the decision of another; else empty.
@@ -215,29 +215,45 @@ def build_turn(
     record[start - own.size : start] = own
     record[start : start + values.size] = values
     record[start + values.size :].view(np.int32)[: indices.size] = indices
-    return Turn(graph, width, record)
+    return Turn(graph, index, record)
 
 
-def check_turn(turn: Turn) -> bool:
-    """Return whether the record is one of a waiting turn on its graph: compiled code will trust it."""
-    record, graph = turn.record, turn.graph
-    bare = record_size(graph.n_classes, graph.n_actions)
-    if record.ndim == 1 and record.size >= bare and 0.0 <= record[KEPT] <= record.size:
-        bare += int(record[KEPT])
-    if record.ndim != 1 or record.size < bare or not np.isfinite(record[:bare]).all() or (record[:HEAD] < 0.0).any():
+def check_records(
+    graph: FeedbackGraph, rows: int, kept: int, records: Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> bool:
+    """Return whether these parts of an array are records of waiting turns on a graph: compiled code will trust it."""
+    bare = record_size(graph.n_classes, graph.n_actions, kept)
+    if (sizes < bare).any():
         return False
-    is_whole = not (record[[FOLLOWS, STATUS, ENTRIES, KEPT, ROUND, ACTION, GREEDY]] % 1.0).any()
-    follows, entries = record[FOLLOWS], int(record[ENTRIES])
-    if follows not in (0.0, 1.0) or record.size != bare + graph.n_actions * int(follows) + row_size(entries):
+    front = records[starts[:, np.newaxis] + np.arange(bare)]
+    chances = front[:, HEAD : HEAD + graph.n_actions]
+    if not np.isfinite(front).all() or (front[:, :HEAD] < 0.0).any() or not is_distribution(chances):
         return False
-    if not is_whole or turn.status != WAITING or turn.action >= graph.n_actions or turn.greedy >= graph.n_classes:
+    whole = front[:, [ENTRIES, FOLLOWS, STATUS, KEPT, ROUND, ACTION, GREEDY]]
+    below = [records.size + 1, 2, WAITING + 1, kept + 1, 2**53, graph.n_actions, graph.n_classes]
+    if (whole % 1.0).any() or (whole >= below).any() or (whole[:, 2:4] < [WAITING, kept]).any():
         return False
-    if not (is_distribution(turn.probabilities) and is_distribution(turn.own_probabilities)) or turn.probability <= 0.0:
+    entries, follows, _, _, _, actions, _ = whole.astype(np.int64).T
+    ends, width = starts + sizes, row_size(entries)
+    if (sizes != bare + graph.n_actions * follows + width).any() or (
+        chances[np.arange(starts.size), actions] <= 0
+    ).any():
         return False
-    x = turn.x
-    if entries and (x.indices[0] < 0 or x.indices[-1] >= turn.features or (np.diff(x.indices) <= 0).any()):
-        return False
-    return bool(np.isfinite(x.values).all()) and math.isclose(float(x.values @ x.values), x.squared, rel_tol=1e-9)
+    own = (ends - width - graph.n_actions)[follows > 0, np.newaxis] + np.arange(graph.n_actions)
+    turn = np.repeat(np.arange(starts.size), entries)
+    places = np.arange(turn.size) - (np.cumsum(entries) - entries)[turn]
+    values = records[(ends - width)[turn] + places]
+    indices = records.view(np.int32)[2 * (ends - width + entries)[turn] + places]
+    order = np.lexsort([indices, turn])  # rows on demand are not in the order of their features
+    with np.errstate(over="ignore"):
+        squared = np.bincount(turn, values * values, starts.size)
+    return bool(
+        is_distribution(records[own])
+        and np.isfinite(values).all()
+        and ((indices >= 0) & (indices < rows)).all()
+        and ((np.diff(indices[order]) > 0) | (np.diff(turn) > 0)).all()
+        and np.isclose(squared, front[:, SQUARED], rtol=1e-9, atol=0.0).all()
+    )
 
 
 def _read_only(view: NDArray[Any]) -> NDArray[Any]:

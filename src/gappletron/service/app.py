@@ -123,13 +123,17 @@ class Service:
         """Return a call that refuses those who may not make it."""
 
         async def guarded(request: Request) -> Response:
-            if self.tokens and not is_granted(request.headers.get("authorization"), self.tokens):
-                raise Refusal(401, "a token of this server is missing or wrong: send Authorization: Bearer TOKEN")
-            if not self.tokens and not is_local(request.headers.get("host")):
-                raise Refusal(403, "only localhost and 127.0.0.1 are served without tokens: use them, or --token-file")
+            self.check_access(request)
             return await call(request)
 
         return guarded
+
+    def check_access(self, request: Request) -> None:
+        """Refuse a request without a token, or without tokens one that is not for a name of this machine."""
+        if self.tokens and not is_granted(request.headers.get("authorization"), self.tokens):
+            raise Refusal(401, "a token of this server is missing or wrong: send Authorization: Bearer TOKEN")
+        if not self.tokens and not is_local(request.headers.get("host")):
+            raise Refusal(403, "only localhost and 127.0.0.1 are served without tokens: use them, or --token-file")
 
     def call_model(self, endpoint: Endpoint) -> Call:
         """Return the call that hands the body of a request to the model that its address names."""
@@ -187,11 +191,15 @@ class Service:
         """Describe all models."""
         return answer_json(Models([await hosted.describe() for hosted in self.models.values()]))
 
-    async def check_health(self, _: Request) -> Response:
+    async def check_health(self, request: Request) -> Response:
         """Answer 503 only where decisions cannot be stored: a probe that restarts the server on other problems would
-        not cure them. A shadow decides nothing.
+        not cure them. A shadow decides nothing. What is wrong, which names files, is for those who may ask everything.
         """
         problems = {name: hosted.problem for name, hosted in self.models.items() if hosted.problem is not None}
+        try:
+            self.check_access(request)
+        except Refusal:
+            problems = dict.fromkeys(problems, "something is wrong: ask with a token, or as localhost, to read what")
         for name, problem in problems.items():
             if self.models[name].champion is None and not self.models[name].is_storing:
                 raise Unavailable(problem)

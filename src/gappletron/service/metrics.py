@@ -24,6 +24,7 @@ def list_metrics(hosted: HostedModel, report: dict[str, Any]) -> list[tuple[Any,
     """
     model, budget, columns = hosted.model, hosted.model.limits.budget, hosted.columns
     most, window = model.pending_limits[0], () if budget is None else (str(budget.per),)
+    limited = model.limits_report
     estimates = {
         name: {
             (of, figure): (report[of][name] or {}).get(figure)
@@ -48,13 +49,27 @@ def list_metrics(hosted: HostedModel, report: dict[str, Any]) -> list[tuple[Any,
         (GAUGE, "rounds", "Decisions of the model, in its whole life.", model.rounds),
         (GAUGE, "waiting_receipts", "Receipts that wait for feedback.", model.waiting),
         (GAUGE, "waiting_limit", "So many receipts may wait.", min(most, hosted.max_waiting or most)),
-        (GAUGE, "min_propensity", "Every label is seen at least with this probability.", model.limits.min_propensity),
+        (
+            COUNTER,
+            "expired",
+            "Receipts that expired since the start, by the limit that acted.",
+            {(limit,): number for limit, number in model.expired.items()},
+            "limit",
+        ),
+        (GAUGE, "min_propensity", "Every label is to be seen with this probability.", model.limits.min_propensity),
+        (GAUGE, "propensity", "What the budget leaves of it, on average.", limited.propensity),
         (GAUGE, "budget_limit", "What exploration may cost in a window.", {window: budget and budget.limit}, "per"),
-        (GAUGE, "budget_spent", "What it has cost in the present window.", {window: model.spent}, "per"),
+        (GAUGE, "budget_spent", "What it has cost in the present window.", {window: limited.spent}, "per"),
+        (
+            COUNTER,
+            "budget_clock_resets",
+            "Windows of the budget that began anew, since the clock was set back.",
+            limited.clock_resets,
+        ),
         (
             GAUGE,
             "storage_problem",
-            "1 while something is wrong with the journal: /v1/health says what.",
+            "1 while something is wrong with the store: /v1/health says what.",
             hosted.problem is not None,
         ),
         (GAUGE, "error_estimate", "Estimated share of mistakes.", estimates["error"], "of", "figure"),

@@ -26,9 +26,9 @@ from gappletron import UNSEEN, Online, Receipt
 from gappletron.base.checks import Label
 from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
 from gappletron.base.version import __version__
-from gappletron.data.stream import MOST_FEATURES
-from gappletron.data.vectors import Checker, Vectors, sparse_parts
+from gappletron.data.vectors import Checker, Vectors
 from gappletron.kernel.compiling import background, load_tables
+from gappletron.kernel.types import MOST_FEATURES
 from gappletron.service import schemas
 from gappletron.service.columns import Columns, make_example_vector
 from gappletron.service.commits import Commits
@@ -97,7 +97,6 @@ class HostedModel:
         self._estimates: tuple[float, dict[str, Any], list[dict[str, Any]]] | None = None
         self._estimating = asyncio.Lock()
         self._complained = -math.inf
-        self._checker = Checker()
         self.columns = Columns(model.encoder, is_strict=strict, name=name)
         for shadow in self.shadows:
             _check_shadow(self, shadow)
@@ -109,6 +108,8 @@ class HostedModel:
         """
         self.model.monitor.report(self.alpha)
         self.model.compile_batches()
+        if self.champion is not None:
+            self.model.compile_following()
 
     async def carry_out(self, step: Callable[[], Struct], key: Key | None, *, is_long: bool) -> Raw:
         """Return the answer of a step, or of the request that had the same key, when it is durable.
@@ -278,15 +279,14 @@ class HostedModel:
 
     def _check_vectors(self, rows: Sequence[schemas.Vector]) -> Vectors:
         """Return vectors, checked one by one."""
-        model = self.model
-        fixed = None if model.grows else model.features
-        limit = MOST_FEATURES if fixed is None else fixed
-        return Vectors.join([self._checker.vector(tuple(sparse_parts(_as_arrays(row), fixed)), limit) for row in rows])
+        checker = Checker(self.model.fixed_features or MOST_FEATURES)
+        return Vectors.join([checker.vector(_as_arrays(row)) for row in rows])
 
     async def describe(self) -> schemas.ModelInfo:
         """Say what the model is, and how well it does."""
         model, graph = self.model, self.model.graph
         report, _ = await self.read_monitor()
+        limited = model.limits_report
         reveals = [graph.reveals(action) for action in graph.actions]
         return schemas.ModelInfo(
             name=self.name,
@@ -302,7 +302,9 @@ class HostedModel:
             limits=schemas.LimitsInfo(
                 **model.limits.to_dict(),
                 **model.pending_limits._asdict(),
-                spent=model.spent,
+                propensity=limited.propensity,
+                spent=limited.spent,
+                clock_resets=limited.clock_resets,
                 max_waiting=self.max_waiting,
             ),
             problem=self.problem,
@@ -332,7 +334,7 @@ class HostedModel:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with storing what the model does, in one sentence: a commit that failed, or its journal."""
+        """What is wrong with storing what the model does, in one sentence: a commit that failed, or its store."""
         if self.commits.failure is not None:
             return self.commits.failure
         trouble = self.model.trouble  # once: a snapshot in the background may end it
@@ -454,13 +456,13 @@ def _join_sparse(rows: Sequence[Any]) -> csr_array | None:
     if not all(type(row) is schemas.Sparse and len(row.indices) == len(row.values) for row in rows):
         return None
     try:
-        indices = np.array(list(chain.from_iterable(row.indices for row in rows)), np.int32)
+        indices = np.array(list(chain.from_iterable(row.indices for row in rows)), np.int64)
     except OverflowError:
         return None
     if indices.size and indices.min() < 0:
         return None
     values = np.array(list(chain.from_iterable(row.values for row in rows)), np.float64)
-    ends = np.cumsum([0, *(len(row.indices) for row in rows)], dtype=np.int32)
+    ends = np.cumsum([0, *(len(row.indices) for row in rows)], dtype=np.int64)
     return csr_array((values, indices, ends), shape=(len(rows), int(indices.max(initial=0)) + 1))
 
 

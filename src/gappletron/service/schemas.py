@@ -176,10 +176,14 @@ class LimitsInfo(Struct, frozen=True):
     """Limits on exploration, and on receipts that wait; null where there is none."""
 
     min_propensity: float
+    propensity: float | None
+    """What the budget leaves of `min_propensity`, on average over the last windows; null where none is asked for."""
     budget: dict[str, Any] | None
     """What exploration may cost: `limit`, `per` so many decisions, "hour" or "day", and the `prices` of actions."""
     spent: float | None
     """What it has cost in the present window of the budget; that of all windows is in the estimates."""
+    clock_resets: int
+    """How often a window of the budget began anew, since the clock was set back."""
     pending: int
     pending_bytes: int
     pending_age: float | None
@@ -204,7 +208,7 @@ class ModelInfo(Struct, frozen=True):
     waiting: int
     limits: LimitsInfo
     problem: str | None
-    """What is wrong with its journal, if anything is."""
+    """What is wrong with its store, if anything is."""
     versions: dict[str, str]
     estimates: dict[str, Any]
 

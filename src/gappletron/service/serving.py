@@ -14,6 +14,7 @@ from prometheus_client import disable_created_metrics
 from starlette.types import ASGIApp
 
 from gappletron.base.errors import UserError
+from gappletron.service.protocol import LimitedProtocol
 
 # Seconds that requests may still take after the signal to stop.
 PATIENCE = 30
@@ -54,19 +55,21 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return found
 
 
-def serve(app: ASGIApp, listening: socket.socket, ready: Callable[[], Any]) -> None:
+def serve(app: ASGIApp, listening: socket.socket, max_connections: int, ready: Callable[[], Any]) -> None:
     """Serve until SIGTERM or SIGINT: then accept nothing more, finish what was begun, and let the application close.
 
+    :param max_connections: so many may be open; more are refused.
     :param ready: is called when requests can come.
     """
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=LimitedProtocol,
         ws="none",
         lifespan="on",
         access_log=False,
         log_level="warning",
         server_header=False,
+        limit_concurrency=max_connections + 1,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=PATIENCE,
     )

@@ -13,7 +13,7 @@ import itertools
 import math
 import numbers
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from gappletron.data.records.hashing import (
     hash_categories,
     number_feature,
     pack_texts,
+    to_codes,
 )
 from gappletron.data.records.values import decode, is_missing, to_number, to_text
 from gappletron.kernel.numerics import LARGEST_VALUE
@@ -42,6 +43,8 @@ MOST_DEPTH = 8
 
 NUMBERS = (bool, numbers.Real, np.bool_, decimal.Decimal)
 DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)  # a datetime is a date
+
+LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 # The seed of a text without columns: the hash of an empty name.
 NO_COLUMN = 0
@@ -67,7 +70,7 @@ class Cells:
             self.texts.append(record)
             self.seeds.append(NO_COLUMN)
         else:
-            for name, value in _fields(record):
+            for name, value in list_fields(record):
                 self.add(name, value)
         self.end_row()
 
@@ -89,7 +92,7 @@ class Cells:
             _check_depth(name, depth)
             for inner, part in value.items():
                 self.add(f"{name}.{inner}", part, depth + 1)
-        elif isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        elif isinstance(value, LISTS):
             self._add_list(name, value, depth)
         elif is_missing(value):
             self.add_category(name, "")
@@ -101,7 +104,7 @@ class Cells:
         if kind == NUMERIC or (kind is None and type(value) is not str and isinstance(value, NUMBERS)):
             self.add_number(name, value)
             return
-        text = to_text(value)
+        text = _write(name, value)
         if kind == CATEGORICAL or (kind is None and not isinstance(value, DATES)):
             self.add_category(name, text)
         if kind != CATEGORICAL:
@@ -110,13 +113,8 @@ class Cells:
     def _add_list(self, name: str, value: Any, depth: int) -> None:
         """Add a list: each text of it is a value of the column; numbers are columns of their own, by position."""
         _check_depth(name, depth)
-        items = value.tolist() if isinstance(value, np.ndarray) else value
-        if not isinstance(items, Iterable):
-            items = [items]  # an array without dimensions
-        if isinstance(items, set | frozenset):
-            items = sorted(items, key=repr)  # positions must not depend on how a set keeps its items
         place = -1
-        for place, item in enumerate(items):
+        for place, item in enumerate(list_items(value)):
             self.add(name if isinstance(item, str) else f"{name}.{place}", item, depth + 1)
         if place < 0:
             self.add_category(name, "")
@@ -136,7 +134,7 @@ class Cells:
         """Add a number; what is none counts as a category."""
         found = to_number(value)
         if found is None:
-            self.add_category(name, to_text(value))
+            self.add_category(name, _write(name, value))
         elif math.isnan(found):
             self.add_category(name, "")
         elif not abs(found) <= LARGEST_VALUE:
@@ -149,11 +147,19 @@ class Cells:
         """Return what was added as arrays."""
         ends = np.array([0, 0, *self._ends], np.int64).reshape(-1, 2)
         counts, text_counts = np.ascontiguousarray(np.diff(ends, axis=0).T)
-        entries = Entries(counts, np.array(self.indices, np.int32), np.array(self.values, np.float64))
+        entries = Entries(counts, np.array(self.indices, np.int64), np.array(self.values, np.float64))
         return entries, pack_texts(text_counts, self.seeds, self.texts)
 
 
-def _fields(record: Any) -> Iterable[tuple[str, Any]]:
+def list_items(value: Any) -> list[Any]:
+    """Return the items of one of :data:`LISTS`; those of a set by their texts, since it keeps them in any order."""
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    items = value.tolist() if isinstance(value, np.ndarray) else list(value)
+    return items if isinstance(items, list) else [items]  # an array without dimensions
+
+
+def list_fields(record: Any) -> Iterable[tuple[str, Any]]:
     """Return the columns and values of a record."""
     if type(record) is dict and all(type(name) is str for name in record):
         return record.items()
@@ -171,6 +177,14 @@ def _fields(record: Any) -> Iterable[tuple[str, Any]]:
     raise UserError(f"a record is a dict, a row of a frame or a text, not {given}: {cure}")
 
 
+def _write(name: str, value: Any) -> str:
+    """Return the text of a value of a column."""
+    try:
+        return to_text(value)
+    except UserError as error:
+        raise error.at(f"the column {shorten(name)!r}") from None
+
+
 def _check_depth(name: str, depth: int) -> None:
     if depth >= MOST_DEPTH:
         raise UserError(f"the column {shorten(name)!r} is nested more than {MOST_DEPTH} deep: flatten the record")
@@ -184,12 +198,59 @@ def _too_large(name: str, value: float) -> UserError:
 # ------------------------------------------------------------------------------------------------------- whole columns
 
 
+class Block(NamedTuple):
+    """Some rows of a file: by columns, as an Arrow table, or a list of dicts where values do not fit into columns.
+
+    `has_header` says whether every row of the file has these columns. A null in one of the columns that are `partial`
+    means that the row does not have it; in others, that the value is missing.
+    """
+
+    rows: Any
+    has_header: bool = False
+    partial: frozenset[str] = frozenset()
+
+    def column(self, name: str) -> Any:
+        """Return the values of a column: an Arrow array, or a list; a row that does not have it counts as None."""
+        if isinstance(self.rows, list):
+            return [record.get(name) for record in self.rows]
+        return self.rows.column(name) if name in self.rows.schema.names else [None] * len(self.rows)
+
+    def names(self) -> list[str]:
+        """Return the names of all columns."""
+        rows = self.rows
+        return list(dict.fromkeys(itertools.chain(*rows)) if isinstance(rows, list) else rows.schema.names)
+
+    def first_names(self) -> list[str]:
+        """Return the names of the columns of the first row."""
+        has_it = (name not in self.partial or self.rows.column(name)[0].is_valid for name in self.names())
+        return list(self.rows[0]) if isinstance(self.rows, list) else list(itertools.compress(self.names(), has_it))
+
+
+def encode_block(kinds: Mapping[str, str], hasher: Hasher, block: Block) -> list[Entries]:
+    """Return the features of the columns of an Arrow table."""
+    import pyarrow as pa
+
+    parts = []
+    for name, column in zip(block.rows.column_names, block.rows.columns, strict=True):
+        if name in block.partial and column.null_count:
+            has_it = to_array(column.is_valid().cast(pa.int8())) != 0
+            for found in encode_column(kinds, hasher, name, column.drop_null()):
+                counts = np.zeros(has_it.size, np.int64)
+                counts[has_it] = found.counts
+                parts.append(found._replace(counts=counts))
+        else:
+            parts += encode_column(kinds, hasher, name, column)
+    return parts
+
+
 def encode_column(kinds: Mapping[str, str], hasher: Hasher, name: str, column: Any) -> list[Entries]:
     """Return the features of a column of an Arrow table."""
     kind = kinds.get(name)
     if kind == DROP:
         return []
     column = to_plain(column)
+    if is_sparse(column.type):
+        return [_encode_sparse(kinds, hasher, name, column)]
     if is_number(column.type) and kind in (None, NUMERIC):
         return _encode_doubles(hasher, name, to_doubles(column))
     if not is_text(column.type):
@@ -201,7 +262,24 @@ def encode_column(kinds: Mapping[str, str], hasher: Hasher, name: str, column: A
         wholes = _mark_missing(hasher, name, np.diff(offsets) == 0)
     else:
         wholes = hash_categories(data, offsets, column_seed(name), hasher.features)
-    return [wholes] if kind == CATEGORICAL else [hasher.hash_column(to_strings(column), column_seed(name)), wholes]
+    return [wholes] if kind == CATEGORICAL else [hasher.hash_texts(_pack_column(column, column_seed(name))), wholes]
+
+
+def _pack_column(column: Any, seed: int) -> Texts:
+    """Return the characters of a column of texts."""
+    import pyarrow as pa
+
+    rows = len(column)
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:  # a Parquet file may hold any bytes as texts
+        return pack_texts(np.ones(rows, np.int64), [seed] * rows, to_strings(column))
+    data, offsets = get_text_buffers(column)
+    data, offsets = data[offsets[0] : offsets[-1]], offsets - offsets[0]
+    codes = to_codes([data.tobytes().decode()])
+    if codes.size < data.size:  # bytes that continue a character are not counted
+        offsets = np.cumsum(np.r_[0, (data & 0xC0) != 0x80])[offsets]
+    return Texts(np.ones(rows, np.int64), np.full(rows, seed), offsets, codes)
 
 
 def _encode_numerals(kinds: Mapping[str, str], hasher: Hasher, name: str, column: Any) -> list[Entries]:
@@ -209,9 +287,9 @@ def _encode_numerals(kinds: Mapping[str, str], hasher: Hasher, name: str, column
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    missing = pc.equal(pc.binary_length(column), 0)
+    has_text = pc.binary_length(column).cast(pa.bool_())
     try:
-        found = pc.if_else(missing, pa.scalar(None, column.type), column).cast(pa.float64())
+        found = pc.if_else(has_text, column, pa.nulls(1, column.type)[0]).cast(pa.float64())
     except pa.ArrowInvalid:  # there are words among the numbers, or spaces around them
         texts = to_strings(column)
         read = {text: to_number(text) for text in set(texts)}
@@ -219,6 +297,19 @@ def _encode_numerals(kinds: Mapping[str, str], hasher: Hasher, name: str, column
             return [_encode_values(kinds, hasher, name, texts)]
         found = pa.array([read[text] for text in texts], pa.float64())
     return _encode_doubles(hasher, name, to_doubles(found))
+
+
+def _encode_sparse(kinds: Mapping[str, str], hasher: Hasher, name: str, column: Any) -> Entries:
+    """Return the features of a column of mappings from words to finite numbers, none of which is missing."""
+    words, places = column.keys.dictionary.to_pylist(), to_array(column.keys.indices)
+    numbers, counts = to_array(column.items), np.diff(to_array(column.offsets))
+    used = np.flatnonzero(np.bincount(places, minlength=len(words))).tolist()
+    names = {place: f"{name}.{words[place]}" for place in used}
+    if any(kinds.get(inner, NUMERIC) != NUMERIC for inner in names.values()):
+        return _encode_values(kinds, hasher, name, [dict(pairs) for pairs in column.to_pylist()])
+    features = np.zeros(len(words), np.int64)
+    features[used] = [number_feature(inner, hasher.features) for inner in names.values()]
+    return Entries(counts.astype(np.int64), features[places], numbers)
 
 
 def _encode_doubles(hasher: Hasher, name: str, numbers: Floats) -> list[Entries]:
@@ -230,7 +321,7 @@ def _encode_doubles(hasher: Hasher, name: str, numbers: Floats) -> list[Entries]
     present = ~missing
     found = numbers[present]
     index = number_feature(name, hasher.features)
-    entries = Entries(present.astype(np.int64), np.full(found.size, index, np.int32), found)
+    entries = Entries(present.astype(np.int64), np.full(found.size, index), found)
     return [entries, _mark_missing(hasher, name, missing)]
 
 
@@ -238,7 +329,7 @@ def _mark_missing(hasher: Hasher, name: str, rows: NDArray[np.bool_]) -> Entries
     """Return the feature of a missing value in each of the rows that are marked."""
     index, value = category_feature(name, "", hasher.features)
     count = int(np.count_nonzero(rows))
-    return Entries(rows.astype(np.int64), np.full(count, index, np.int32), np.full(count, value))
+    return Entries(rows.astype(np.int64), np.full(count, index), np.full(count, value))
 
 
 def _encode_values(kinds: Mapping[str, str], hasher: Hasher, name: str, values: list[Any]) -> Entries:
@@ -310,6 +401,15 @@ def is_text(of_type: Any) -> bool:
     return any(test(of_type) for test in (t.is_string, t.is_large_string, t.is_string_view, _is_binary))
 
 
+def is_sparse(of_type: Any) -> bool:
+    """Return whether this is a type of mappings from the words of a dictionary to numbers, as of a line for Vowpal
+    Wabbit.
+    """
+    import pyarrow.types as t
+
+    return bool(t.is_map(of_type) and t.is_dictionary(of_type.key_type) and t.is_float64(of_type.item_type))
+
+
 def _is_binary(of_type: Any) -> bool:
     import pyarrow.types as t
 
@@ -322,7 +422,20 @@ def to_doubles(column: Any) -> NDArray[np.float64]:
 
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+    column = column.cast(pa.float64(), safe=False)
+    return to_array(column.fill_null(_make_scalar(column.type, np.array([np.nan]))) if column.null_count else column)
+
+
+def to_array(column: Any) -> NDArray[Any]:
+    """Return numbers, none of them missing, as an array."""
+    return np.from_dlpack(column)  # pyarrow's to_numpy imports pandas, where that is installed
+
+
+def _make_scalar(of_type: Any, *buffers: Any) -> Any:
+    """Return a value of Arrow; to make it from one of Python, pyarrow imports pandas too."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(of_type, 1, [None, *map(pa.py_buffer, buffers)])[0]
 
 
 def get_text_buffers(column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -333,7 +446,7 @@ def get_text_buffers(column: Any) -> tuple[NDArray[np.uint8], NDArray[np.int64]]
         column = column.cast(pa.large_string())
     width = np.int64 if pa.types.is_large_string(column.type) else np.int32
     if column.null_count:
-        column = column.fill_null("")
+        column = column.fill_null(_make_scalar(column.type, np.zeros(2, width), b""))
     _, ends, data = column.buffers()
     offsets = np.frombuffer(ends, width)[column.offset : column.offset + len(column) + 1] if ends else np.zeros(1)
     # Read-only, as the one type of array that loops are compiled for.

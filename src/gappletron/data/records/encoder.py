@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
 from gappletron.base.text import listing
-from gappletron.data.records.columns import KINDS, NO_COLUMN, Cells, encode_column, to_table
+from gappletron.data.records.columns import KINDS, NO_COLUMN, Block, Cells, encode_block, to_table
+from gappletron.data.records.declared import Declared
 from gappletron.data.records.hashing import Hasher, merge_parts, to_indptr
-from gappletron.data.stream import MOST_FEATURES
 from gappletron.data.vectors import Vectors, check_sizes
-from gappletron.kernel.types import Floats, Vector
+from gappletron.kernel.types import MOST_FEATURES, MOST_NARROW, Floats, Indices, Vector
 
 MOST_NGRAMS = 5
 
@@ -31,15 +31,17 @@ class Encoder:
         count as categories.
     :param categorical: columns of categories, also where they are written as numbers.
     :param drop: columns that are ignored, such as the label.
-    :param features: the number of places that everything is hashed into. A model takes memory for those that come.
+    :param features: the number of places that everything is hashed into, where there must be few, as for a matrix. The
+        default is so many that no two features share one; a model takes memory for those that come.
     :param ngrams: up to so many words in a row become a feature of their own.
+    :param strict: records must have the declared columns, and no others; they are refused otherwise.
 
     A record is a mapping from the names of columns to values (a dict, a row of a pandas frame), a named tuple, or a
     text. Columns that are not declared go by their values: numbers and booleans are numeric; of a text, the whole and
     each of its words become features; dates are text. A missing value (None, NaN, an empty text) is a feature of its
     own. Columns and categories may appear and vanish at any time.
 
-    With h(c) the 32-bit MurmurHash3 of the column's name, a number in column c is the value of the feature h(c), and a
+    With h(c) the 64-bit xxHash of the column's name, a number in column c is the value of the feature h(c), and a
     category or a word w is 1 or -1 at the hash of w with the seed h(c). :mod:`gappletron.data.records.hashing` has the
     details, which stay the same in all versions and on all platforms.
 
@@ -47,9 +49,10 @@ class Encoder:
     >>> encoder = Encoder(text="message")
     >>> indices, values = encoder.encode({"message": "Win a prize, win now!", "length": 21, "country": None})
     >>> values
-    array([-1., 21., -1., -1.,  1., -2., -1.,  1.])
+    array([21.,  1.,  1.,  1., -1.,  1., -1., -2.])
     >>> encoder.encode("Win a prize!")  # a bare text is a column without a name
-    (array([ 209412905, 1009084850, 1414711686, 1919294708], dtype=int32), array([ 1.,  1., -1.,  1.]))
+    (array([1319208283076849243, 2207892603277487288, 3403583308797759795,
+           3844442086805858278]), array([-1., -1.,  1., -1.]))
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Encoder:
         drop: str | Iterable[str] = (),
         features: int = MOST_FEATURES,
         ngrams: int = 1,
+        strict: bool = False,
     ) -> None:
         self.text, self.numeric = _check_names(text, "text"), _check_names(numeric, "numeric")
         self.categorical, self.drop = _check_names(categorical, "categorical"), _check_names(drop, "drop")
@@ -73,6 +77,11 @@ class Encoder:
                 if name in self.kinds:
                     raise UserError(f"the column {name!r} is both {self.kinds[name]} and {kind}: name it once")
                 self.kinds[name] = kind
+        if type(strict) is not bool:
+            raise UserError(f"strict must be True or False, not {strict!r}")
+        self.strict, self._declared = strict, Declared(self.kinds)
+        if strict and not self._declared.needed:
+            raise UserError("no columns are declared, so there is nothing to be strict about: give text, numeric, ...")
         self._hasher = Hasher(self.features, self.ngrams)
 
     # ------------------------------------------------------------------------------------------------------- as a value
@@ -83,7 +92,8 @@ class Encoder:
         >>> Encoder(text="message").to_dict()["text"]
         ['message']
         """
-        return {kind: list(getattr(self, kind)) for kind in KINDS} | {"features": self.features, "ngrams": self.ngrams}
+        columns = {kind: list(getattr(self, kind)) for kind in KINDS}
+        return columns | {"features": self.features, "ngrams": self.ngrams, "strict": self.strict}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -102,7 +112,7 @@ class Encoder:
         """
         merged = {**kinds, **self.kinds}
         columns = {kind: [name for name in merged if merged[name] == kind] for kind in KINDS}
-        return Encoder(**columns, features=self.features, ngrams=self.ngrams)
+        return Encoder(**columns, features=self.features, ngrams=self.ngrams, strict=self.strict)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Encoder) and self.to_dict() == other.to_dict()
@@ -112,6 +122,7 @@ class Encoder:
 
     def __repr__(self) -> str:
         plain = {"text": [], "numeric": [], "categorical": [], "drop": [], "features": MOST_FEATURES, "ngrams": 1}
+        plain["strict"] = False
         changed = (f"{name}={value!r}" for name, value in self.to_dict().items() if value != plain[name])
         return f"Encoder({', '.join(changed)})"
 
@@ -120,11 +131,11 @@ class Encoder:
 
     # --------------------------------------------------------------------------------------------------------- encoding
 
-    def encode(self, record: Any) -> tuple[NDArray[np.int32], Floats]:
+    def encode(self, record: Any) -> tuple[NDArray[np.int64], Floats]:
         """Return the features of one record: increasing indices, and their values."""
         return self._encode_one(record)[:2]
 
-    def encode_many(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats]:
+    def encode_many(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
         """Return the features of many records as a compressed sparse row matrix: indptr, indices, values.
 
         :param records: a frame of pandas or polars, a pyarrow table, or a list (or other sequence) of records or of
@@ -149,32 +160,42 @@ class Encoder:
 
     def vector(self, record: Any) -> Vector:
         """Return the features of one record, ready to be played."""
-        found = Vector(*self._encode_one(record))
+        indices, values, squared = self._encode_one(record)
+        found = Vector(self._narrow(indices), values, squared)
         check_sizes(*found)
         return found
 
     def vectors(self, records: Any) -> Vectors:
         """Return the features of many records, given as to :meth:`encode_many`, ready to be played."""
-        found = Vectors(*self._encode_all(records))
+        indptr, indices, values, squared = self._encode_all(records)
+        found = Vectors(indptr, self._narrow(indices), values, squared)
         check_sizes(found.indices, found.values, found.squared.max(initial=0.0))
         return found
 
-    def _encode_all(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], Floats, Floats]:
-        """Return indptr, indices, values, and ||x||^2 of each row."""
-        table = to_table(records)
-        if table is None:
-            cells = Cells(self.kinds, self.features)
-            for record in list_records(records):
-                cells.add_record(record)
-            (counts, indices, values), squared = self._hasher.hash_rows(*cells.pack())
-            return to_indptr(counts), indices, values, squared
-        parts = []
-        for name, column in zip(table.column_names, table.columns, strict=True):
-            parts += encode_column(self.kinds, self._hasher, name, column)
-        return merge_parts(parts, table.num_rows)
+    def _narrow(self, indices: NDArray[np.int64]) -> Indices:
+        """Return indices in the type that a player with so many features takes."""
+        return indices.astype(np.int32) if self.features <= MOST_NARROW else indices
 
-    def _encode_one(self, record: Any) -> tuple[NDArray[np.int32], Floats, float]:
+    def _encode_all(self, records: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats, Floats]:
+        """Return indptr, indices, values, and ||x||^2 of each row."""
+        table = None if isinstance(records, Block) else to_table(records)
+        block = records if isinstance(records, Block) else Block(list_records(records) if table is None else table)
+        if not isinstance(block.rows, list):
+            if self.strict:
+                self._declared.check_table(block.rows)
+            return merge_parts(encode_block(self.kinds, self._hasher, block), block.rows.num_rows)
+        cells = Cells(self.kinds, self.features)
+        for record in block.rows:
+            if self.strict:
+                self._declared.check(record)
+            cells.add_record(record)
+        (counts, indices, values), squared = self._hasher.hash_rows(*cells.pack())
+        return to_indptr(counts), indices, values, squared
+
+    def _encode_one(self, record: Any) -> tuple[NDArray[np.int64], Floats, float]:
         """Return indices, values, and ||x||^2."""
+        if self.strict:
+            self._declared.check(record)
         if type(record) is str and record:
             return self._hasher.hash_row([], [], [NO_COLUMN], [record])
         cells = Cells(self.kinds, self.features)

@@ -1,8 +1,9 @@
-"""Texts as hashed features, compiled: words and their n-grams by MurmurHash3.
+"""Texts as hashed features, compiled: words and their n-grams by XXH64.
 
-The hash is the 32-bit MurmurHash3 (x86) of UTF-8 bytes. Feature and sign are those of scikit-learn's ``FeatureHasher``:
-``abs(h) % features``, minus where h, as a signed number, is negative. scikit-learn hashes as fast as we do, but a call
-of its ``HashingVectorizer`` for one short text takes some hundred microseconds, and 10 are all that a round may cost.
+The hash is the 64-bit xxHash (XXH64) of UTF-8 bytes. Its lowest 62 bits are the feature, and its highest one the sign,
+minus where it is set. So among n distinct features n^2 / 2^63 pairs are expected to share a number: none in practice.
+A call of scikit-learn's ``HashingVectorizer`` for one short text takes some hundred microseconds, and 10 are all that a
+round may cost.
 
 A text becomes lower case and is cut into words, which are runs of letters, digits, combining marks and underscores. All
 other characters that can be seen (punctuation, symbols, emoji) are tokens of one character, as are the characters of
@@ -19,24 +20,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.kernel.compiling import KeptCode, brief, entry_now, specialise
-from gappletron.kernel.pieces import helper
+from gappletron.kernel.compiling import KeptCode, brief, entry_now, run
+from gappletron.kernel.pieces import compiled_by, helper
 from gappletron.kernel.types import Floats
 
 Bytes = NDArray[np.uint8]
 # The characters of texts, one number each.
 Codes = NDArray[np.uint32]
 Ints = NDArray[np.int64]
-Indices = NDArray[np.int32]
 # The alphabet, and room for the tokens of a text and for where each of them ends.
 Room = tuple[Ints, Bytes, Ints]
-Features = tuple[Indices, Floats]
+Features = tuple[Ints, Floats]
 # The longest n-gram, and the number of features.
 Hashing = tuple[int, int]
 
 ONE_PLANE = 65_536
-LOW_32 = 0xFFFFFFFF
-SIGN_32 = 0x80000000
+# The part of a hash that is a feature.
+LOW_62 = 2**62 - 1
+# The primes of XXH64.
+P1, P2, P3, P4, P5 = (
+    0x9E3779B185EBCA87,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)
 SPACE = 0x20
 # Kana and ideographs: these scripts put no space between words.
 OWN_TOKENS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF))
@@ -49,12 +57,12 @@ GAPS = (701, 301, 132, 57, 23, 10, 4, 1)
 class Entries(NamedTuple):
     """Some features of every row: how many each row has, and all of them in the order of the rows.
 
-    >>> Entries(np.array([2, 0, 1]), np.array([4, 7, 4], np.int32), np.ones(3)).counts.tolist()
+    >>> Entries(np.array([2, 0, 1]), np.array([4, 7, 4]), np.ones(3)).counts.tolist()
     [2, 0, 1]
     """
 
     counts: Ints
-    indices: Indices
+    indices: Ints
     values: Floats
 
 
@@ -76,47 +84,88 @@ def make_alphabet() -> Ints:
     return table
 
 
-@helper
-def murmur(data: Bytes, start: int, stop: int, seed: int) -> int:
-    """Return the 32-bit MurmurHash3 of data[start:stop], from 0 to 2^32 - 1."""
-    h = seed
-    last = start + (stop - start) // 4 * 4
-    for p in range(start, last, 4):
-        k = int(data[p]) | int(data[p + 1]) << 8 | int(data[p + 2]) << 16 | int(data[p + 3]) << 24
-        h ^= mix(k)
-        h = (h << 13 | h >> 19) & LOW_32
-        h = (h * 5 + 0xE6546B64) & LOW_32
-    k = 0
-    for p in range(stop - 1, last - 1, -1):
-        k = k << 8 | int(data[p])
-    if stop > last:
-        h ^= mix(k)
-    h ^= int(stop - start)
-    h ^= h >> 16
-    h = (h * 0x85EBCA6B) & LOW_32
-    h ^= h >> 13
-    h = (h * 0xC2B2AE35) & LOW_32
-    return h ^ h >> 16
+def wrap(n: int) -> int:
+    """Return the lowest 64 bits of a number: 64 unsigned bits in compiled code, where signed ones must not overflow."""
+    return n & 2**64 - 1
+
+
+@compiled_by(wrap)
+def _compiled_wrap(n: Any) -> Any:  # noqa: ARG001 - Numba passes its type
+    return lambda n: np.uint64(n)  # noqa: PLW0108 - a function of Python is wanted
+
+
+def to_signed(n: int) -> int:
+    """Return 64 bits as a signed number."""
+    return n - 2**64 if n >= 2**63 else n
+
+
+@compiled_by(to_signed)
+def _compiled_to_signed(n: Any) -> Any:  # noqa: ARG001
+    return lambda n: np.int64(n)  # noqa: PLW0108
 
 
 @helper
-def mix(k: int) -> int:
-    """Return four bytes of the key as MurmurHash3 mixes them."""
-    k = (k * 0xCC9E2D51) & LOW_32
-    k = (k << 15 | k >> 17) & LOW_32
-    return (k * 0x1B873593) & LOW_32
+def rotate(n: int, bits: int) -> int:
+    """Return 64 bits moved to the left, those that fall out on the right."""
+    return wrap(n << bits) | n >> 64 - bits
+
+
+@helper
+def read_4(data: Bytes, at: int) -> int:
+    """Return the number that four bytes are, the lowest first; it is one load of the machine."""
+    return wrap(int(data[at]) | int(data[at + 1]) << 8 | int(data[at + 2]) << 16 | int(data[at + 3]) << 24)
+
+
+@helper
+def mix(h: int, k: int) -> int:
+    """Return the hash so far with eight more bytes, as XXH64 mixes them."""
+    return wrap(rotate(wrap(h + k * wrap(P2)), 31) * wrap(P1))
+
+
+@helper
+def mix_8(h: int, data: Bytes, at: int) -> int:
+    """As :func:`mix`, for the bytes at this place."""
+    return mix(h, read_4(data, at) | read_4(data, at + 4) << 32)
+
+
+@helper
+def xxh64(data: Bytes, start: int, stop: int, seed: int) -> int:
+    """Return XXH64 of data[start:stop] as a signed number."""
+    p, size, begin = start, int(stop - start), wrap(seed)
+    h = wrap(begin + wrap(P5))
+    if size >= 32:
+        a, b, c, d = wrap(begin + wrap(P1 + P2)), wrap(begin + wrap(P2)), begin, wrap(begin - wrap(P1))
+        while stop - p >= 32:
+            a, b, c, d = mix_8(a, data, p), mix_8(b, data, p + 8), mix_8(c, data, p + 16), mix_8(d, data, p + 24)
+            p += 32
+        h = wrap(rotate(a, 1) + rotate(b, 7) + rotate(c, 12) + rotate(d, 18))
+        for lane in (a, b, c, d):
+            h = wrap((h ^ mix(wrap(0), lane)) * wrap(P1) + wrap(P4))
+    h = wrap(h + wrap(size))
+    while stop - p >= 8:
+        h = wrap(rotate(h ^ mix_8(wrap(0), data, p), 27) * wrap(P1) + wrap(P4))
+        p += 8
+    if stop - p >= 4:
+        h = wrap(rotate(h ^ wrap(read_4(data, p) * wrap(P1)), 23) * wrap(P2) + wrap(P3))
+        p += 4
+    while p < stop:
+        h = wrap(rotate(h ^ wrap(wrap(int(data[p])) * wrap(P5)), 11) * wrap(P1))
+        p += 1
+    h = wrap((h ^ h >> 33) * wrap(P2))
+    h = wrap((h ^ h >> 29) * wrap(P3))
+    return to_signed(h ^ h >> 32)
 
 
 @helper
 def place(h: int, features: int) -> int:
     """Return the feature that a hash stands for."""
-    return (h if h < SIGN_32 else LOW_32 + 1 - h) % features
+    return (h & LOW_62) % features
 
 
 @helper
 def sign(h: int) -> float:
     """Return the sign that a hash gives to the value of its feature."""
-    return 1.0 if h < SIGN_32 else -1.0
+    return -1.0 if h < 0 else 1.0
 
 
 @helper
@@ -171,22 +220,26 @@ def hash_text(
     for n in range(1, ngrams + 1):
         for first in range(tokens - n + 1):
             begin = ends[first - 1] + 1 if first > 0 else 0
-            h = murmur(words, begin, ends[first + n - 1], seed)
+            h = xxh64(words, begin, ends[first + n - 1], seed)
             indices[filled], values[filled] = place(h, features), sign(h)
             filled += 1
     return filled
 
 
 @helper
-def merge(indices: Indices, values: Floats, start: int, stop: int, at: int) -> tuple[int, float]:
+def merge(indices: Ints, values: Floats, start: int, stop: int, at: int) -> tuple[int, float]:
     """Sort the entries from start to stop and add up those of one feature, written from `at`; leave out those that
     cancel each other, but not a number 0. Return where they end, and the sum of their squares.
+
+    Values of one feature are sorted too, so that the sums have the same bits in whatever order the entries come.
     """
     for gap in GAPS:
         for p in range(start + gap, stop):
             index, value = indices[p], values[p]
             q = p
-            while q >= start + gap and indices[q - gap] > index:
+            while q >= start + gap and (
+                indices[q - gap] > index or (indices[q - gap] == index and values[q - gap] > value)
+            ):
                 indices[q], values[q] = indices[q - gap], values[q - gap]
                 q -= gap
             indices[q], values[q] = index, value
@@ -221,10 +274,11 @@ class Texts(NamedTuple):
 def pack_texts(counts: Ints, seeds: list[int], texts: list[str]) -> Texts:
     """Return these texts with their seeds, of which each row has so many."""
     offsets = np.array([0, *itertools.accumulate(map(len, texts))], np.int64)
-    return Texts(counts, np.array(seeds, np.int64), offsets, _to_codes(texts))
+    return Texts(counts, np.array(seeds, np.int64), offsets, to_codes(texts))
 
 
-def _to_codes(texts: list[str]) -> Codes:
+def to_codes(texts: list[str]) -> Codes:
+    """Return the characters of texts as one array of numbers."""
     return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
@@ -239,11 +293,8 @@ def _hash_rows(
             filled += 1
             cell += 1
         for _ in range(texts.counts[row]):
-            begin, first, last = filled, texts.offsets[text], texts.offsets[text + 1]
-            seed = int(texts.seeds[text])
-            filled = hash_text(texts.data, first, last, seed, hashing, room, (out.indices, out.values), begin)
-            if merges:
-                filled, _ = merge(out.indices, out.values, begin, filled, begin)
+            first, last, seed = texts.offsets[text], texts.offsets[text + 1], int(texts.seeds[text])
+            filled = hash_text(texts.data, first, last, seed, hashing, room, (out.indices, out.values), filled)
             text += 1
         if merges:
             filled, squared[row] = merge(out.indices, out.values, start, filled, start)
@@ -253,14 +304,13 @@ def _hash_rows(
 
 @brief
 def _hash_row(
-    data: Codes, spans: Ints, hashing: Hashing, room: Room, indices: Indices, values: Floats, filled: int
+    data: Codes, spans: Ints, hashing: Hashing, room: Room, indices: Ints, values: Floats, filled: int
 ) -> tuple[int, float]:
     texts = spans.size // 2
     start = 0
     for text in range(texts):
-        begin, stop = filled, start + spans[texts + text]
-        filled = hash_text(data, start, stop, int(spans[text]), hashing, room, (indices, values), begin)
-        filled, _ = merge(indices, values, begin, filled, begin)
+        stop = start + spans[texts + text]
+        filled = hash_text(data, start, stop, int(spans[text]), hashing, room, (indices, values), filled)
         start = stop
     return merge(indices, values, 0, filled, 0)
 
@@ -275,22 +325,22 @@ class Hasher:
     @KeptCode
     def _hash_row(self) -> Any:
         # Without a dispatcher, and without named tuples to unpack, a call takes some microseconds.
-        row = np.zeros(0, np.int32), np.zeros(0)
-        return entry_now(_hash_row, _to_codes([]), np.zeros(0, np.int64), (1, 1), _make_room(0), *row, 0)
+        row = np.zeros(0, np.int64), np.zeros(0)
+        return entry_now(_hash_row, to_codes([]), np.zeros(0, np.int64), (1, 1), _make_room(0), *row, 0)
 
     def hash_row(
         self, indices: list[int], values: list[float], seeds: list[int], texts: list[str]
-    ) -> tuple[Indices, Floats, float]:
+    ) -> tuple[Ints, Floats, float]:
         """Return the features of one row, and ||x||^2: those given, and the words of texts; merged as by
         :meth:`hash_rows`.
 
         >>> Hasher(2**18, 1).hash_row([7], [2.5], [0], ["Free entry! free"])
-        (array([     7, 138484, 156782, 253893], dtype=int32), array([2.5, 1. , 2. , 1. ]), 12.25)
+        (array([     7,  76984, 191011, 212115]), array([ 2.5, -1. ,  1. ,  2. ]), 12.25)
         """
-        data, count = _to_codes(texts), len(indices)
+        data, count = to_codes(texts), len(indices)
         spans = np.array([*seeds, *map(len, texts)], np.int64)
         most = count + data.size * self.ngrams
-        row, weights = np.empty(most, np.int32), np.empty(most)
+        row, weights = np.empty(most, np.int64), np.empty(most)
         if count:
             row[:count], weights[:count] = indices, values
         room = _make_room(data.size)
@@ -303,27 +353,25 @@ class Hasher:
         With `merges` the indices of a row increase, values of one feature are added up, and those that cancel each
         other are left out. The sums have the same bits as those of :meth:`hash_row`.
 
-        >>> cells = Entries(np.array([0, 1]), np.array([7], np.int32), np.array([2.5]))
+        >>> cells = Entries(np.array([0, 1]), np.array([7]), np.array([2.5]))
         >>> Hasher(2**18, 1).hash_rows(cells, pack_texts(np.array([1, 0]), [0], ["Free entry! free"]))[0][1:]
-        (array([138484, 156782, 253893,      7], dtype=int32), array([1. , 2. , 1. , 2.5]))
+        (array([ 76984, 191011, 212115,      7]), array([-1. ,  1. ,  2. ,  2.5]))
         """
         rows, offsets = cells.counts.size, texts.offsets
         most = cells.indices.size + texts.data.size * self.ngrams
         room = _make_room(int(np.diff(offsets).max(initial=0)))
-        out, squared = Entries(np.empty(rows, np.int64), np.empty(most, np.int32), np.empty(most)), np.empty(rows)
-        arguments = (cells, texts, (self.ngrams, self.features), room, merges, out, squared)
-        filled = specialise(_hash_rows, *arguments)(*arguments)
+        out, squared = Entries(np.empty(rows, np.int64), np.empty(most, np.int64), np.empty(most)), np.empty(rows)
+        filled = run(_hash_rows, cells, texts, (self.ngrams, self.features), room, merges, out, squared)
         return Entries(out.counts, out.indices[:filled], out.values[:filled]), squared
 
-    def hash_column(self, texts: list[str], seed: int) -> Entries:
-        """Return the words and n-grams of a column of texts.
+    def hash_texts(self, texts: Texts) -> Entries:
+        """Return the words and n-grams of texts.
 
-        >>> Hasher(2**18, 1).hash_column(["Free", " entry!"], 0).counts
+        >>> Hasher(2**18, 1).hash_texts(pack_texts(np.ones(2, np.int64), [0, 0], ["Free", " entry!"])).counts
         array([1, 2])
         """
-        rows = len(texts)
-        none = Entries(np.zeros(rows, np.int64), np.zeros(0, np.int32), np.zeros(0))
-        return self.hash_rows(none, pack_texts(np.ones(rows, np.int64), [seed] * rows, texts), merges=False)[0]
+        none = Entries(np.zeros(texts.counts.size, np.int64), np.zeros(0, np.int64), np.zeros(0))
+        return self.hash_rows(none, texts, merges=False)[0]
 
 
 def _make_room(longest: int) -> Room:
@@ -335,7 +383,7 @@ def _make_room(longest: int) -> Room:
 
 def _hash_categories(data: Bytes, offsets: Ints, seed: int, features: int, out: Entries) -> None:
     for row in range(out.counts.size):
-        h = murmur(data, offsets[row], offsets[row + 1], seed)
+        h = xxh64(data, offsets[row], offsets[row + 1], seed)
         out.indices[row], out.values[row] = place(h, features), sign(h)
 
 
@@ -343,24 +391,22 @@ def hash_categories(data: Bytes, offsets: Ints, seed: int, features: int) -> Ent
     """Return one feature for each value of a column of categories; row i is ``data[offsets[i]:offsets[i + 1]]``.
 
     >>> hash_categories(np.frombuffer(b"redblue", np.uint8), np.array([0, 3, 7]), 0, 2**18).values
-    array([-1., -1.])
+    array([-1.,  1.])
     """
     rows = len(offsets) - 1
-    out = Entries(np.ones(rows, np.int64), np.empty(rows, np.int32), np.empty(rows))
-    arguments = (data, offsets, seed, features, out)
-    specialise(_hash_categories, *arguments)(*arguments)
+    out = Entries(np.ones(rows, np.int64), np.empty(rows, np.int64), np.empty(rows))
+    run(_hash_categories, data, offsets, seed, features, out)
     return out
 
 
 def hash_string(text: str, seed: int = 0) -> int:
-    """Return the 32-bit MurmurHash3 of a text, from 0 to 2^32 - 1.
+    """Return the 64-bit xxHash of a text, as a signed number.
 
     >>> hash_string("hello"), hash_string("")
-    (613153351, 0)
+    (2794345569481354659, -1205034819632174695)
     """
     data = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
-    arguments = (data, 0, data.size, seed)
-    return int(specialise(murmur, *arguments)(*arguments))
+    return int(run(xxh64, data, 0, data.size, seed))
 
 
 @functools.lru_cache(REMEMBERED)
@@ -384,7 +430,7 @@ def category_feature(name: str, text: str, features: int) -> tuple[int, float]:
     return place(h, features), sign(h)
 
 
-def _merge_rows(indptr: Ints, indices: Indices, values: Floats, squared: Floats) -> None:
+def _merge_rows(indptr: Ints, indices: Ints, values: Floats, squared: Floats) -> None:
     at = 0
     start = indptr[0]
     for row in range(indptr.size - 1):
@@ -394,22 +440,21 @@ def _merge_rows(indptr: Ints, indices: Indices, values: Floats, squared: Floats)
         start = stop
 
 
-def merge_parts(parts: list[Entries], rows: int) -> tuple[Ints, Indices, Floats, Floats]:
+def merge_parts(parts: list[Entries], rows: int) -> tuple[Ints, Ints, Floats, Floats]:
     """Return the entries of all parts row by row, merged as by :meth:`Hasher.hash_rows`: indptr, indices, values and
     ||x||^2 of each row.
 
-    >>> merge_parts([Entries(np.array([3]), np.array([9, 2, 9], np.int32), np.array([1.0, 4.0, 1.0]))], 1)[1:3]
-    (array([2, 9], dtype=int32), array([4., 2.]))
+    >>> merge_parts([Entries(np.array([3]), np.array([9, 2, 9]), np.array([1.0, 4.0, 1.0]))], 1)[1:3]
+    (array([2, 9]), array([4., 2.]))
     """
     indptr = to_indptr(sum((part.counts for part in parts), np.zeros(rows, np.int64)))
     ends = indptr[:-1].copy()
-    indices, values, squared = np.empty(indptr[-1], np.int32), np.empty(indptr[-1]), np.empty(rows)
-    for part in parts:
+    indices, values, squared = np.empty(indptr[-1], np.int64), np.empty(indptr[-1]), np.empty(rows)
+    for part in (part for part in parts if part.indices.size):
         places = np.arange(part.indices.size) + np.repeat(ends - to_indptr(part.counts)[:-1], part.counts)
         indices[places], values[places] = part.indices, part.values
         ends += part.counts
-    arguments = (indptr, indices, values, squared)
-    specialise(_merge_rows, *arguments)(*arguments)
+    run(_merge_rows, indptr, indices, values, squared)
     return indptr, indices[: indptr[-1]], values[: indptr[-1]], squared
 
 

@@ -4,11 +4,18 @@ import datetime
 import decimal
 import math
 import numbers
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gappletron.base.errors import UserError
+from gappletron.base.text import shorten
+
+# Where an object is in memory, as in `<object object at 0x7f2a>`: another place in every process.
+ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]+")
 
 # In a numeric column these words, in any case, mean that the value is missing.
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "?"})
@@ -16,7 +23,7 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none", "?"})
 
 def to_text(value: Any) -> str:
     """Return how a value is written as a category, a word or a class: a whole number without a point, booleans in lower
-    case.
+    case. A UserError for what has no text that stays the same, such as an object without a `__str__` of its own.
 
     >>> to_text(3.0), to_text(True), to_text("Ham"), to_text(2.5)
     ('3', 'true', 'Ham', '2.5')
@@ -32,7 +39,12 @@ def to_text(value: Any) -> str:
         return decode(plain)
     if isinstance(plain, decimal.Decimal) and plain.is_finite():
         return str(int(plain)) if plain == plain.to_integral_value() else str(plain.normalize())
-    return str(plain)
+    text = str(plain)
+    if isinstance(plain, complex) or ADDRESS.search(text):
+        raise UserError(
+            f"{shorten(text)} has no text that is always the same: give numbers, texts or dates, such as its parts"
+        )
+    return text
 
 
 def _to_python(value: Any) -> Any:
@@ -74,7 +86,7 @@ def to_number(value: Any) -> float | None:
     if isinstance(value, datetime.date | datetime.timedelta | np.datetime64 | np.timedelta64):
         return _to_seconds(value)
     try:
-        return float(value)
+        return None if isinstance(value, np.complexfloating) else float(value)  # float() takes the real part
     except OverflowError:
         return math.inf
     except (TypeError, ValueError):

@@ -382,8 +382,8 @@ class InverseGap(Exploration):
     needs_estimates = True
 
     def declare(self) -> Layout:
-        """n, and the rounds; for one round V, the n that counts, the least share of exploration,
-        the gaps of the classes, and what the actions cost more than y*.
+        """n, and the rounds; for one round V, ``scale * n/K``, the least share of exploration,
+        the gaps of the classes (y* has that of the closest class), and what the actions cost more than y*.
         """
         return {
             "informed": Field(dtype="int64", least=0),
@@ -406,13 +406,21 @@ class InverseGap(Exploration):
             compare_mistakes(estimates, greedy, state.gaps, state.prices)
         if not graph.revealing[greedy]:
             closest = closest_class(state.gaps, greedy)
-            state.doubt[0] = outlook.optimizer.uncertainty(outlook.memory, outlook.x, greedy, closest)
+            state.gaps[greedy] = state.gaps[closest]
             n = float(state.informed[0])
-            state.doubt[1] = n - outlook.recency * max(0.0, n - RECENT * state.gaps.size)
+            n -= outlook.recency * max(0.0, n - RECENT * state.gaps.size)
+            factor = self.scale * n / state.gaps.size
             # Where y* shows itself, a change shows as its errors, and needs no exploration to be noticed.
             changes = 0.0 if graph.visible[greedy, greedy] else outlook.changes
             least = self.floor * math.sqrt((1.0 + AGAIN * changes) / (1.0 + state.rounds[0]))
-            state.doubt[2] = min(0.5, max(least, outlook.suspicion))
+            least = min(0.5, max(least, outlook.suspicion))
+            # No d is below the closest gap, and without costs no e below both that and q_{y*}. Where V = 1 would give
+            # less than `least` even for these, V does not matter.
+            d, V = state.gaps[greedy], 1.0
+            e = max(LEAST_PRICE, min(d, estimates[greedy]))
+            if graph.has_costs or least * (1.0 + factor * (d * d) * e) < max(1.0, d):
+                V = outlook.optimizer.uncertainty(outlook.memory, outlook.x, greedy, closest)
+            state.doubt[0], state.doubt[1], state.doubt[2] = V, factor, least
 
     def explore(self, state: Any, plan: Plan, greedy: int, gap: float, out: Floats) -> float:
         graph = plan.graph
@@ -424,7 +432,7 @@ class InverseGap(Exploration):
             chosen = cheapest(state.prices, greedy, state.gaps.size)
         if not (graph.revealing[chosen] or graph.revealing[greedy]):
             rho = graph.dominating.size
-            V, factor, least = state.doubt[0], self.scale * state.doubt[1] / state.gaps.size, state.doubt[2]
+            V, factor, least = state.doubt[0], state.doubt[1], state.doubt[2]
             for s in range(rho):
                 i = graph.dominating[s]
                 d = hidden_gap(plan, state.gaps, greedy, s) if i != chosen else -1.0
@@ -432,8 +440,8 @@ class InverseGap(Exploration):
                     e = state.prices[i]
                     # A change costs as long as it is not seen, which takes 1 / share rounds, and exploring costs e:
                     # the best share falls with the root of e.
-                    out[i] = V / (V + factor * (d * d) * max(LEAST_PRICE, e))
-                    out[i] = max(out[i], least / math.sqrt(max(1.0, e))) / rho
+                    share = V / (V + factor * (d * d) * max(LEAST_PRICE, e))
+                    out[i] = max(share, least / math.sqrt(e) if e > 1.0 else least) / rho
                     explored += out[i]
         out[chosen] = max(0.0, 1.0 - explored)
         return 1.0 - out[greedy]
@@ -506,8 +514,6 @@ def hidden_gap(plan: Plan, gaps: Floats, greedy: int, s: int) -> float:
     smallest = -1.0
     for place in range(plan.table.first[s], plan.table.first[s + 1]):
         k = plan.table.classes[place]
-        if not plan.graph.visible[greedy, k]:
-            d = gaps[closest_class(gaps, greedy)] if k == greedy else gaps[k]
-            if smallest < 0.0 or d < smallest:
-                smallest = d
+        if not plan.graph.visible[greedy, k] and (smallest < 0.0 or gaps[k] < smallest):
+            smallest = gaps[k]
     return smallest

@@ -41,7 +41,7 @@ def value(game: Game, losses: Floats, prices: Floats, p: Floats, room: Floats) -
     return found
 
 
-@helper
+@seldom
 def secure(state: Any, plan: Plan, greedy: int, is_late: bool, out: Floats) -> None:
     """Change p as little as is needed for ``V_t(p) <= C gamma_t``, or for the larger V_t that is allowed while a change
     is suspected; for late feedback half of gamma_t is left for its price in the distribution that is known to do.

@@ -1,0 +1,170 @@
+"""``gappletron store``: what a store holds, checked, backed up, exported, and made smaller."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gappletron.base.progress import progress
+from gappletron.cli.options import ModelName, PlaceArgument
+from gappletron.cli.output import check_outputs, say, tell
+
+if TYPE_CHECKING:
+    from gappletron.online.decisions import Summary
+    from gappletron.online.events import Restarted
+
+store = typer.Typer(
+    no_args_is_help=True, help="Look after a store: what it holds, checks, backups, exports, retention."
+)
+
+Limit = Annotated[str | None, typer.Option(help="What is kept: 30d, 12h, or a number of rounds.", metavar="AGE|ROUNDS")]
+Age = Annotated[str | None, typer.Option(help="How long they are kept: 7d, 12h.", metavar="AGE")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A file of SQLite that no process has open.")]
+
+
+@store.command()
+def show(place: PlaceArgument, name: ModelName = "model") -> None:
+    """Show what a store holds of a model; it may be open."""
+    from gappletron.online import decisions
+
+    _show(place, decisions.summarise(place, name=name))
+
+
+@store.command()
+def check(place: PlaceArgument, name: ModelName = "model") -> None:
+    """Check every row and page, and do everything again that was logged; it may be open."""
+    from gappletron.online import upkeep
+
+    with progress("checking"):
+        found = upkeep.check(place, name=name)
+    compared = "the state is that of the last snapshot, bit for bit"
+    if found.snapshot <= found.beginning:
+        compared = "there is no later snapshot to compare them with yet"
+    say(f"{found.rounds:,} rounds read and replayed: {compared}")
+
+
+@store.command()
+def backup(
+    place: PlaceArgument, path: Annotated[Path, typer.Argument(metavar="COPY", help="The file to write.")]
+) -> None:
+    """Copy a file of SQLite as it is at one moment; it may be open."""
+    from gappletron.online.database import open_database
+
+    check_outputs(copy=path, inputs=(place,))
+    database = open_database(place)
+    try:
+        with progress("copying"):
+            database.backup(path)
+    finally:
+        database.close()
+    tell(f"the copy is {path}")
+
+
+@store.command()
+def export(
+    place: PlaceArgument,
+    path: Annotated[Path, typer.Argument(metavar="TABLE", help="The file to write: .parquet or .csv.")],
+    name: ModelName = "model",
+) -> None:
+    """Write the decisions with their feedback as a table; the store may be open."""
+    from gappletron.online import decisions
+
+    check_outputs(table=path, inputs=(place,))
+    with progress("exporting"):
+        rows = decisions.export(place, path, name=name)
+    tell(f"{rows:,} decisions are in {path}")
+
+
+@store.command()
+def retain(
+    place: PlaceArgument,
+    features: Limit = None,
+    decisions: Limit = None,
+    answers: Age = None,
+    name: ModelName = "model",
+) -> None:
+    """Remove what is older: the features of decisions, whole decisions, answers under idempotency keys."""
+    from gappletron.online import upkeep
+
+    given = {"features": features, "decisions": decisions, "answers": answers}
+    now = time.time()
+    limits = {key: upkeep.Limit.parse(text, now) for key, text in given.items() if text is not None}
+    removed = upkeep.retain(place, name=name, **limits)
+    say("removed: " + (", ".join(f"{number:,} {what}" for what, number in removed.items()) or "nothing was asked for"))
+
+
+@store.command()
+def vacuum(place: PlaceArgument) -> None:
+    """Give the room of what was removed back to the system."""
+    from gappletron.online.database import open_database
+
+    database = open_database(place, "disk")
+    try:
+        before = database.nbytes
+        with progress("rewriting"):
+            database.vacuum()
+        say(f"{before / 1e6:,.1f} MB before, {database.nbytes / 1e6:,.1f} MB now")
+    finally:
+        database.close()
+
+
+@store.command()
+def accept(file: FileArgument) -> None:
+    """Let a file be opened that was refused, with what it holds: after a loss that was reported."""
+    from gappletron.online.sqlite import accept
+
+    accept(file)
+    say(f"{file} can be opened: gappletron store check {file} tells what is in it")
+
+
+def _show(place: str, found: Summary) -> None:
+    opened = found.opened
+    rows = [
+        ("rounds", f"{found.rounds:,}"),
+        *((f"  {name}", f"{number:,}") for name, number in found.statuses.items()),
+        ("rows taught", f"{found.taught:,}"),
+        *([] if found.restarted is None else [("began anew", _describe_restarts(found.restarts, found.restarted))]),
+        ("without features", f"{found.dropped:,}"),
+        ("first, last", " to ".join(_format_time(time) for time in (found.first, found.last))),
+        ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {found.snapshots} snapshots"),
+        ("since the last", f"{found.since_snapshot:,} events, to be done again when it is opened"),
+        ("answers", f"{found.answers:,}"),
+        ("exploration", _describe_limits(found)),
+        *([] if opened is None else [("may wait", _describe_waiting(*opened.limits))]),
+        *([] if opened is None else [("last opened with", ", ".join(f"{k} {v}" for k, v in opened.versions.items()))]),
+    ]
+    width = max(len(name) for name, _ in rows)
+    say(f"store in {place}")
+    for name, value in rows:
+        say(f"{name:<{width}}  {value}")
+
+
+def _describe_restarts(number: int, last: Restarted) -> str:
+    from gappletron.learners.run_bound import WHY
+
+    times = "once," if number == 1 else f"{number:,} times, last"
+    return f"{times} after round {last.round:,}, {_format_time(last.time)}, since {WHY[last.reason]}"
+
+
+def _describe_limits(found: Summary) -> str:
+    """Describe the limits on exploration, and what of the budget is spent."""
+    least, budget = found.limits.min_propensity, found.limits.budget
+    kept = "" if found.propensity is None else f", of which the budget left {found.propensity:.3g} on average"
+    parts = [] if least == 0.0 else [f"every label is seen with probability {least:g} or more{kept}"]
+    if budget is not None:
+        per = f"{budget.per:,} decisions" if isinstance(budget.per, int) else budget.per
+        spent = "" if found.spent is None else f", {found.spent:g} spent in all up to the last snapshot"
+        parts.append(f"a budget of {budget.limit:g} per {per}{spent}")
+    return "; ".join(parts) or "no limits"
+
+
+def _describe_waiting(most: int, size: int, age: float | None) -> str:
+    return f"{most:,} receipts, {size / 1e6:,.0f} MB" + ("" if age is None else f", {age:g} seconds")
+
+
+def _format_time(time: float | None) -> str:
+    return "never" if time is None else f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,226 @@
+"""What PostgreSQL alone has: writers that are stopped, connections that are cut, servers that are started again."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from gappletron import FeedbackGraph, Online, UserError, interpreted, read_decisions
+from gappletron.base.errors import Unavailable
+from gappletron.online import upkeep
+from gappletron.online.store import Store
+from problems import ended
+from stores import crash, read_log, start_postgres, tamper
+
+GRAPH = FeedbackGraph.full(["a", "b", "c"])
+
+
+@pytest.fixture(autouse=True)
+def plain():
+    with interpreted():
+        yield
+
+
+@pytest.fixture
+def server():
+    return start_postgres()
+
+
+@pytest.fixture
+def place(server):
+    return server.make_place()
+
+
+def opened(place, **options):
+    return Online.open(place, "gapsmh", GRAPH, 3, seed=3, **options)
+
+
+CHILD = """
+import sys
+import numpy as np
+from gappletron import FeedbackGraph, Online, UserError, interpreted
+
+with interpreted():
+    model = Online.open(sys.argv[1], "gapsmh", FeedbackGraph.full(["a", "b", "c"]), 3, seed=3, pending=10**6)
+    try:
+        while True:
+            print(model.act(np.ones(3)).id, flush=True)
+    except UserError as error:
+        print("refused", error, flush=True)
+    try:
+        model.act(np.ones(3))
+    except UserError as error:
+        print("refused", error, flush=True)
+"""
+
+
+def cut(place, server):
+    """End the connections of others to a schema, as a standby does that takes over."""
+    schema = place.rpartition("%3D")[2]
+    server.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND granted "
+        f"AND classid::bigint = (hashtext('{schema}.models')::bigint & 4294967295)"
+    )
+
+
+def test_a_writer_that_was_stopped_while_another_took_over_writes_nothing(place, server):
+    with subprocess.Popen([sys.executable, "-c", CHILD, place], stdout=subprocess.PIPE, text=True) as child:
+        acknowledged = [child.stdout.readline().strip() for _ in range(20)]
+        child.send_signal(signal.SIGSTOP)
+        with pytest.raises(UserError, match="is open in another process"):
+            opened(place)
+        cut(place, server)
+        model = opened(place, pending=10**6)
+        ours = [model.act(np.ones(3)).id for _ in range(5)]
+        child.send_signal(signal.SIGCONT)
+        rest = child.stdout.read().splitlines()
+    assert child.returncode == 0
+    refused = [line for line in rest if line.startswith("refused")]
+    acknowledged += [line for line in rest if not line.startswith("refused")]
+    assert len(refused) == 2  # that the connection is lost, and why
+    assert "was opened by another process, which has taken over: open it again" in refused[1]
+    more = [model.act(np.ones(3)).id for _ in range(5)]
+    model.close()
+    found = [row["id"] for batch in read_decisions(place) for row in batch.to_pylist()]
+    assert found[-10:] == ours + more
+    assert set(acknowledged) <= set(found[:-10])
+    assert len(found) <= len(acknowledged) + 11  # what was committed when it was stopped was not acknowledged
+    assert upkeep.check(place).rounds == len(found)
+
+
+def test_a_connection_that_was_cut_is_made_again(place, server):
+    """Also the lock that the old connection still has is taken from it."""
+    model = opened(place)
+    kept = [model.act(np.ones(3)).id]
+    store = model._contents.journal.store
+    for number in range(3):
+        if number == 0:
+            cut(place, server)
+        elif number == 1:
+            store.database._writer.pgconn.finish()  # the server knows nothing of it
+        else:
+            store.database._writer.close()
+        for _ in range(3):
+            try:
+                kept.append(model.act(np.ones(3)).id)
+            except Unavailable as error:
+                assert "nothing that was acknowledged is lost; look after the server" in str(error)  # noqa: PT017
+    model.close()
+    with opened(place) as again:
+        found = [receipt.id for receipt in again.pending]
+    assert set(kept) <= set(found)
+    assert len(kept) >= 8
+
+
+def test_a_server_that_is_started_again(place, server):
+    """What was acknowledged is there once, whether or not the transaction that was cut off was committed."""
+    model = opened(place, pending=10**6)
+    acknowledged, stop = [], threading.Event()
+
+    def work():
+        with interpreted():
+            while not stop.is_set():
+                with contextlib.suppress(Unavailable):
+                    acknowledged.append(model.act(np.ones(3)).id)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(2):
+            time.sleep(0.2)
+            server.stop()
+            time.sleep(0.05)
+            server.start()
+            before = len(acknowledged)
+            deadline = time.monotonic() + 20
+            while len(acknowledged) < before + 5:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+    finally:
+        stop.set()
+        thread.join()
+    model.commit()
+    crash(model)
+    found = [row["id"] for batch in read_decisions(place) for row in batch.to_pylist()]
+    assert len(set(found)) == len(found) == model.rounds
+    assert set(acknowledged) <= set(found)
+    with opened(place) as again:
+        assert again.differences(model) == []
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_connection_that_is_lost_in_a_commit(place, is_committed):
+    """Nobody knows how it ended; the next call looks, and stores it if it must."""
+    model = opened(place)
+    database, calls = model._contents.journal.store.database, []
+    insert = database.insert
+
+    def insert_and_lose(table, rows):
+        insert(table, rows)
+        if not calls and table.name == "acts":
+            calls.append(table)
+            if is_committed:
+                database._writer.execute("COMMIT")
+            database._writer.pgconn.finish()
+
+    database.insert = insert_and_lose
+    with pytest.raises(Unavailable, match="cannot reach the store"):
+        model.act(np.ones(3))
+    assert model.act(np.ones(3)).serial == 1
+    assert len(read_log(place)) == 3
+    model.close()
+    assert upkeep.check(place).rounds == 2
+
+
+def test_a_new_database_is_made_once(place, server):
+    """Several processes at once: one of them opens the model, the others are told."""
+    opened_by, refused = [], []
+
+    def work(number):
+        try:
+            opened_by.append(Store(place, durability="disk"))
+        except UserError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (store,) = opened_by
+    assert all("is open in another process" in text for text in refused), refused
+    assert tamper(place, "SELECT name FROM models") == [("model",)]
+    store.close()
+
+
+def test_errors_are_sentences_without_secrets(place):
+    for url, words in [
+        ("postgresql://user:hidden@127.0.0.1:1/nowhere", "cannot reach the store 'postgresql://127.0.0.1/nowhere'"),
+        ("postgresql://%%%", "is not the URL of a database of PostgreSQL"),
+    ]:
+        with pytest.raises(UserError, match=words) as caught:
+            opened(url)
+        assert "hidden" not in str(caught.value)
+    with pytest.raises(UserError, match="there is no store in"):
+        Online.from_store(place)
+    opened(place).close()
+    tamper(place, "UPDATE about SET value = 99")
+    with pytest.raises(UserError, match="was written by another gappletron"):
+        Online.open(place)
+
+
+def test_the_commands(place, tmp_path):
+    with opened(place) as model:
+        model.learn_many([(receipt, "a") for receipt in model.act_many([np.ones(3)] * 60)])
+    assert "60 rounds read and replayed" in ended("store", "check", place)[1]
+    assert ended("store", "export", place, tmp_path / "table.parquet")[0] == 0
+    assert ended("store", "vacuum", place)[0] == 0
+    code, _, error = ended("store", "backup", place, tmp_path / "copy")
+    assert (code, "pg_dump" in error) == (2, True)
