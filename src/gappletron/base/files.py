@@ -157,6 +157,19 @@ def _remove_parts(target: Path) -> None:
                 part.unlink()
 
 
+# The descriptors of locks. A forked child closes its copies: else it would keep a lock when its parent is killed.
+_locks: set[int] = set()
+
+
+def _leave_locks() -> None:
+    while _locks:
+        os.close(_locks.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_locks)
+
+
 def lock_file(path: Path) -> int | None:
     """Lock a folder, or a file, which is made where it does not exist, until the returned descriptor is closed.
 
@@ -173,14 +186,16 @@ def lock_file(path: Path) -> int | None:
         if isinstance(error, BlockingIOError):
             raise
         return None  # a file system without locks
+    _locks.add(descriptor)
     return descriptor
 
 
 def unlock_file(descriptor: int) -> None:
-    """End a lock of :func:`lock_file`, also where a copy of this process (fork) still has the file open."""
-    if fcntl is not None:
+    """End a lock of :func:`lock_file`; in a forked child nothing, since the lock is its parent's."""
+    if fcntl is not None and descriptor in _locks:
+        _locks.remove(descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
+        os.close(descriptor)
 
 
 def cannot_write(path: str | os.PathLike[str], reason: str) -> UserError:

@@ -102,6 +102,7 @@ def vacuum(place: PlaceArgument) -> None:
     """Give the room of what was removed back to the system."""
     from gappletron.online.database import open_database
 
+    open_database(place).close()  # there must be one: opened to write, it would be made
     database = open_database(place, "disk")
     try:
         before = database.nbytes

@@ -5,6 +5,7 @@ are positions in the graph of the round. Arrays are little-endian doubles, and 6
 features. Each row has a checksum of its other columns: a database does not notice a bit that flips inside a value.
 """
 
+import functools
 import hashlib
 import itertools
 import json
@@ -256,7 +257,7 @@ class Batch:
         """Add a change of another kind."""
         document = change._asdict()
         row = self.stop, NAMES_OF_KINDS[type(change)], document.pop("time"), json.dumps(document), who
-        self.changes.append((self.model, *row, _sum_change(*row)))
+        self.changes.append((self.model, *with_sum(*row)))
         self.stop += 1
         self.nbytes += 100 + len(row[3])
 
@@ -270,8 +271,13 @@ def _sum_feedback(seq: int, round: int, time: float, label: int) -> int:
     return crc32(FED.pack(seq, round, time, label))
 
 
-def _sum_change(*columns: Any) -> int:
-    return crc32(json.dumps(columns).encode())
+def with_sum(*columns: Any) -> tuple[Any, ...]:
+    """Return the columns of a row with their checksum as the last."""
+    return (*columns, functools.reduce(_add, columns, 0))
+
+
+def _add(sum: int, column: Any) -> int:
+    return crc32(column if isinstance(column, bytes) else repr(column).encode(), sum)
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
@@ -326,11 +332,14 @@ def read_feedback(row: Sequence[Any]) -> Fed:
 
 def read_change(row: Sequence[Any]) -> Change | Dropped:
     """Return the change of a row of `changes`; :class:`Damaged` where its checksum does not fit."""
-    _, seq, kind, time, document, who, checksum = row
+    _, _, kind, time, document, who, _ = row
     if document is None and kind == NAMES_OF_KINDS[Taught]:
         return Dropped(time)
-    if not isinstance(document, str) or not isinstance(who, str | None) or not isinstance(kind, str):
-        raise Damaged
-    if _sum_change(seq, kind, time, document, who) != checksum:
-        raise Damaged
+    check_sum(row[1:])
     return KINDS[kind](time, **json.loads(document))
+
+
+def check_sum(row: Sequence[Any]) -> None:
+    """Refuse a row whose last column is not the checksum of the others; see :func:`with_sum`."""
+    if with_sum(*row[:-1]) != tuple(row):
+        raise Damaged

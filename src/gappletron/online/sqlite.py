@@ -29,13 +29,13 @@ from gappletron.base import files
 from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.signals import held_back
 from gappletron.online.database import Conflict, Database, Missing, Row
-from gappletron.online.tables import Table
+from gappletron.online.tables import INDEXES, TABLES, VIEW, Table
 
 # Bytes of the -wal from which on it is brought into the main file.
 WAL_BYTES = 2**25
 # Seconds that a transaction waits for one of another program, such as sqlite3 on the command line.
 PATIENCE = 5.0
-MARK = struct.Struct("<qqqqI")
+MARK = struct.Struct("<qqqqqI")
 # Errors after which the same transaction may succeed; after others of the system nobody knows what is on the disk.
 PASSING = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_NOMEM")
 TABLE_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
@@ -70,13 +70,15 @@ def _identify(path: Path) -> Identity:
 class Mark(NamedTuple):
     """What was acknowledged: so many transactions of a model, to the file of this generation (0: of any).
 
-    `boot` is the start of the system that they survive, where they need not survive a power failure; else 0.
+    `boot` is the start of the system that they survive, where they need not survive a power failure; else 0. `inode` is
+    the number of the main file, which a copy does not have.
     """
 
-    generation: int
-    model: int
-    number: int
-    boot: int
+    generation: int = 0
+    model: int = 0
+    number: int = 0
+    boot: int = 0
+    inode: int = 0
 
     @classmethod
     def read(cls, path: Path) -> "Mark | None":
@@ -194,11 +196,15 @@ class Sqlite(Database):
                 f"{self.name!r} was replaced after a crash, and the -wal beside it belongs to the file before: bring "
                 f"that file back, or go on without the -wal: gappletron store accept {self.name}"
             )
-        if generation != 0 and not wal_size and mark is None:
+        if generation != 0 and (mark is None or mark.inode != self._inode):
             raise UserError(
-                f"{self.name!r} was copied from a store that was open, without its -wal: copy it with gappletron store "
-                f"backup, or go on with what it holds: gappletron store accept {self.name}"
+                f"{self.name!r} is a copy of a store that was open or not closed, and may lack the last rounds: copy "
+                f"with gappletron store backup, or go on with what it holds: gappletron store accept {self.name}"
             )
+
+    @property
+    def _inode(self) -> int:
+        return self.path.stat().st_ino % 2**63
 
     def _check_tables(self) -> None:
         if ("about",) not in self.read(TABLE_NAMES):
@@ -236,9 +242,10 @@ class Sqlite(Database):
     def _begin_generation(self, mark: Mark | None, durability: str) -> None:
         """Give the main file a number that says that it is open, and whose the -wal is."""
         self._mark_file = os.open(self._mark_path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-        before = mark or Mark(0, 0, 0, 0)
+        before = (mark or Mark())._replace(inode=self._inode)
         self._write_mark(before._replace(generation=0))
         files.synchronise(self._mark_file)  # a mark of before must not name a generation that is over
+        files.synchronise_folder(self.path.parent)
         self._boot = 0 if durability == "disk" else _read_boot()
         self._generation = secrets.randbits(30) + 1
         self._set_generation(self._generation)
@@ -314,7 +321,8 @@ class Sqlite(Database):
         """The lock of the file has chosen already."""
 
     def acknowledge(self, model: int, number: int) -> None:
-        self._write_mark(Mark(self._generation, model, number, self._boot))
+        with self._explaining():
+            self._write_mark(Mark(self._generation, model, number, self._boot, self._known[self.path].inode % 2**63))
 
     def find_loss(self) -> str | None:
         if self.problem is not None:
@@ -349,7 +357,11 @@ class Sqlite(Database):
 
     def find_damage(self) -> str | None:
         found = [text for (text,) in self.read("PRAGMA integrity_check")]
-        return None if found == ["ok"] else f"{len(found)} pages or rows are damaged ({found[0]})"
+        if found != ["ok"]:
+            return f"{len(found)} pages or rows are damaged ({found[0]})"
+        made = {sql for (sql,) in self.read("SELECT sql FROM sqlite_master")}
+        changed = {*(table.create(self.types) for table in TABLES), *INDEXES, VIEW} - made
+        return "the declaration of a table, an index or the view is damaged" if changed else None
 
     def backup(self, path: str | PathLike[str]) -> None:
         target = Path(path).absolute()
@@ -401,6 +413,11 @@ class Sqlite(Database):
             raise self._explain(error, getattr(error, "sqlite_errorname", "")) from None
         except OSError as error:
             reason = error.strerror or error
+            if self._known:  # it is open
+                raise Unavailable(
+                    f"cannot write to the store {self.name!r} ({reason}): nothing that was acknowledged is lost; look "
+                    "after the disk, then try again"
+                ) from None
             raise UserError(f"cannot use the file {self.name!r} ({reason}): name one that you can write to") from None
 
     def _explain(self, error: sqlite3.Error, code: str) -> UserError:
@@ -468,7 +485,7 @@ class Sqlite(Database):
 
     def _close_cleanly(self) -> None:
         """Leave one file. The mark names no generation meanwhile: a kill may come before or after the change."""
-        self._write_mark((Mark.read(self._mark_path) or Mark(0, 0, 0, 0))._replace(generation=0))
+        self._write_mark((Mark.read(self._mark_path) or Mark())._replace(generation=0))
         files.synchronise(self._mark_file)
         if self._set_generation(0):
             self._mark_path.unlink(missing_ok=True)

@@ -32,8 +32,13 @@ PART_BYTES = 2**20
 # Beside the first: if the newest is damaged, the one before it and the log lead to the same state.
 KEPT_SNAPSHOTS = 2
 PUT_ANSWER = (
-    "INSERT INTO answers VALUES (?, ?, ?, ?, ?) ON CONFLICT (model, key) DO UPDATE "
-    "SET fingerprint = excluded.fingerprint, answer = excluded.answer, time = excluded.time"
+    "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (model, key) DO UPDATE SET fingerprint = "
+    "excluded.fingerprint, answer = excluded.answer, time = excluded.time, checksum = excluded.checksum"
+)
+# How far the tables of a model go. In one statement, since another process may be writing.
+ENDS = ", ".join(
+    f"(SELECT max({column}) FROM {table} WHERE model = ?)"
+    for table, column in (("commits", "number"), ("acts", "seq"), ("feedback", "seq"), ("changes", "seq"))
 )
 CURE = "restore a backup, or see what is left: gappletron store check"
 
@@ -101,22 +106,29 @@ class Store:
                 if not self.database.run("SELECT model FROM models WHERE name = ?", self.model_name):
                     ((number,),) = self.database.run("SELECT COALESCE(max(model), 0) + 1 FROM models")
                     self.database.run(
-                        "INSERT INTO models (model, name, created) VALUES (?, ?, ?)",
+                        "INSERT INTO models (model, name, created, checksum) VALUES (?, ?, ?, ?)",
                         number,
                         self.model_name,
                         time.time(),
+                        events.with_sum(number, self.model_name)[-1],
                     )
         except Conflict:  # another process was quicker
             self._register()
 
     def _find(self) -> tuple[int, dict[str, Any] | None]:
-        found = self.database.read("SELECT model, settings FROM models WHERE name = ?", self.model_name)
+        sql = "SELECT model, name, checksum FROM models"
+        found = self.database.read(f"{sql} WHERE name = ?", self.model_name)
+        known = found or self.database.read(f"{sql} ORDER BY name")  # a name that is damaged is not one that is missing
+        most = max((model for model, *_ in known), default=0)
+        if not found and self.database.read("SELECT 1 FROM commits WHERE model > ? LIMIT 1", most):
+            raise UserError(f"the list of models in {self.name!r} is damaged: {CURE}")
+        for row in known:
+            self._decode(events.check_sum, row, f"the name of model {row[0]}")
         if not found:
-            names = [repr(name) for (name,) in self.database.read("SELECT name FROM models ORDER BY 1 LIMIT 10")]
-            raise Missing(
-                f"there is no model {self.model_name!r} in {self.name!r}: name one that is, such as {', '.join(names)}"
-            )
-        ((model, settings),) = found
+            names = ", ".join(repr(name) for _, name, _ in known[:10])
+            raise Missing(f"there is no model {self.model_name!r} in {self.name!r}: name one that is, such as {names}")
+        model = found[0][0]
+        ((settings,),) = self.database.read("SELECT settings FROM models WHERE model = ?", model)
         try:
             return model, None if settings is None else json.loads(settings)
         except ValueError:
@@ -132,12 +144,17 @@ class Store:
 
     def refresh(self) -> None:
         """Read how far the log goes: where another process writes it, or where a transaction was interrupted."""
-        sql = "SELECT number, writer, first + size FROM commits WHERE model = ? ORDER BY number DESC LIMIT 1"
-        for number, writer, stop in self.read(sql):
-            if self._is_dirty and number > self.commits and writer != self._writer:
-                raise self._give_up()
-            self.commits, self.count = number, stop
-        self._is_dirty = False
+        ((found, *ends),) = self.database.read(f"SELECT {ENDS}", *[self.model] * 4)
+        number, stop, writer = found or 0, 0, ""
+        for row in self.read("SELECT * FROM commits WHERE model = ? AND number = ?", number):
+            self._decode(events.check_sum, row[1:], f"transaction {number}")
+            _, _, writer, first, size, _ = row
+            stop = first + size
+        if stop != 1 + max((end for end in ends if end is not None), default=-1):
+            raise UserError(f"the end of the log in {self.name!r} is damaged: {CURE}")
+        if self._is_dirty and number > self.commits and writer != self._writer:
+            raise self._give_up()
+        self.commits, self.count, self._is_dirty = number, stop, False
 
     def settle(self) -> None:
         """Find out how an interrupted :meth:`append` has ended."""
@@ -151,14 +168,17 @@ class Store:
         database, number = self.database, self.commits + 1
         try:
             with database.transaction():
-                database.insert(COMMITS, [(self.model, number, self._writer, batch.first, batch.stop - batch.first)])
+                size = batch.stop - batch.first
+                database.insert(
+                    COMMITS, [(self.model, *events.with_sum(number, self._writer, batch.first, size))]
+                )
                 for version, document in batch.graphs.items():
                     self._put_graph(version, document)
                 for table, rows in ((ACTS, batch.acts), (FEEDBACK, batch.feedback), (CHANGES, batch.changes)):
                     if rows:
                         database.insert(table, rows)
                 for answer in batch.answers:
-                    database.run(PUT_ANSWER, self.model, *answer)
+                    database.run(PUT_ANSWER, self.model, *events.with_sum(*answer))
         except Conflict:
             raise self._give_up() from None
         database.acknowledge(self.model, number)
@@ -173,12 +193,7 @@ class Store:
         if self.database.run("SELECT graph FROM graphs WHERE graph = ?", version):
             return
         self.database.insert(GRAPHS, [(version, document)])
-        graph = json.loads(document)
-        lists = {"action": graph["actions"], "class": graph["classes"]}
-        self.database.insert(
-            NAMES,
-            [(version, kind, place, _show(name)) for kind, names in lists.items() for place, name in enumerate(names)],
-        )
+        self.database.insert(NAMES, _list_names(version, document))
 
     def read_graph(self, version: int) -> FeedbackGraph:
         """Return the graph of this version."""
@@ -190,8 +205,10 @@ class Store:
     @property
     def beginning(self) -> int:
         """The number of the first event that is kept."""
-        found = self.read("SELECT COALESCE(min(first), 0) FROM commits WHERE model = ?")
-        return int(found[0][0])
+        for row in self.read("SELECT * FROM commits WHERE model = ? ORDER BY number LIMIT 1"):
+            self._decode(events.check_sum, row[1:], f"transaction {row[1]}")
+            return int(row[3])
+        return 0
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Event]]:
         """Return the events from number `start` on, to before `stop` or as far as they go, with their numbers.
@@ -231,12 +248,13 @@ class Store:
         rows = self.read("SELECT * FROM changes WHERE model = ? AND kind = ? ORDER BY seq DESC LIMIT 1", kind)
         return self._decode(events.read_change, rows[0]) if rows else None
 
-    def _decode(self, read: Callable[[Row], T], row: Row) -> T:
-        """Return the event of a row."""
+    def _decode(self, read: Callable[[Row], T], row: Row, what: str | None = None) -> T:
+        """Return what a row says, which is an event where nothing else is said."""
         try:
             return read(row)
         except Damaged:
-            raise UserError(f"event {row[1]} of the store {self.name!r} is damaged: {CURE}") from None
+            what = what or f"event {row[1]}"
+            raise UserError(f"{what} of the store {self.name!r} is damaged: {CURE}") from None
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 
@@ -285,9 +303,34 @@ class Store:
 
     def find_answer(self, key: str, oldest: float) -> Answer | None:
         """Return the answer under a key that was given at this time or later; None where there is none."""
-        sql = "SELECT key, fingerprint, answer, time FROM answers WHERE model = ? AND key = ? AND time >= ?"
-        found = self.read(sql, key, oldest)
-        return Answer(*found[0]) if found else None
+        for row in self.read("SELECT * FROM answers WHERE model = ? AND key = ? AND time >= ?", key, oldest):
+            self._decode(events.check_sum, row[1:], "the answer to a request")
+            return Answer(*row[1:-1])
+        return None
+
+    def check_rest(self) -> None:
+        """Look at everything that is neither an event nor a snapshot; a UserError tells of damage."""
+        stop, before = self.beginning, None
+        for row in self._walk("commits", "number", -1):
+            self._decode(events.check_sum, row[1:], f"transaction {row[1]}")
+            if row[3] != stop or before not in (None, row[1] - 1):
+                raise UserError(f"a transaction before number {row[1]} of the store {self.name!r} is missing: {CURE}")
+            stop, before = stop + row[4], row[1]
+        for row in self._walk("answers", "key", ""):
+            self._decode(events.check_sum, row[1:], "the answer to a request")
+        for (version,) in self.database.read("SELECT graph FROM graphs"):
+            self.read_graph(version)
+            ((document,),) = self.database.read("SELECT document FROM graphs WHERE graph = ?", version)
+            names = self.database.read("SELECT * FROM names WHERE graph = ?", version)
+            if set(names) != set(_list_names(version, document)):
+                raise UserError(f"the names of a graph of the store {self.name!r} are damaged: {CURE}")
+
+    def _walk(self, table: str, column: str, before: Any) -> Iterator[Row]:
+        """Return the rows of a table by the second column of its key."""
+        sql = f"SELECT * FROM {table} WHERE model = ? AND {column} > ? ORDER BY {column} LIMIT 1000"
+        while rows := self.read(sql, before):
+            yield from rows
+            before = rows[-1][1]
 
     def drop_answers(self, before: float) -> int:
         """Remove the answers that were given before this time; return how many there were."""
@@ -341,6 +384,13 @@ class Store:
     def close(self) -> None:
         """Let another process open it."""
         self.database.close()
+
+
+def _list_names(version: int, document: str) -> list[Row]:
+    """Return the rows of `names` for a graph."""
+    graph = json.loads(document)
+    lists = {"action": graph["actions"], "class": graph["classes"]}
+    return [(version, kind, place, _show(name)) for kind, names in lists.items() for place, name in enumerate(names)]
 
 
 def _show(name: Any) -> str:

@@ -28,12 +28,16 @@ class Table(NamedTuple):
 
 
 ABOUT = Table("about", "name TEXT, value INTEGER", "name")
-MODELS = Table("models", "model INTEGER, name TEXT UNIQUE, settings TEXT, created REAL", "model")
+MODELS = Table("models", "model INTEGER, name TEXT UNIQUE, settings TEXT, created REAL, checksum INTEGER", "model")
 # A graph is named by a hash of its document.
 GRAPHS = Table("graphs", "graph INTEGER, document TEXT", "graph")
 NAMES = Table("names", "graph INTEGER, kind TEXT, position INTEGER, name TEXT", "graph, kind, position")
 # One row for each transaction of a writer. The key keeps out a writer that was replaced: its next number is taken.
-COMMITS = Table("commits", "model INTEGER, number INTEGER, writer TEXT, first INTEGER, size INTEGER", "model, number")
+COMMITS = Table(
+    "commits",
+    "model INTEGER, number INTEGER, writer TEXT, first INTEGER, size INTEGER, checksum INTEGER",
+    "model, number",
+)
 ACTS = Table(
     "acts",
     "model INTEGER, seq INTEGER, session TEXT, round INTEGER, time REAL, action_index INTEGER, greedy_index INTEGER, "
@@ -51,7 +55,11 @@ CHANGES = Table(
     "model INTEGER, seq INTEGER, kind TEXT, time REAL, document TEXT, who TEXT, checksum INTEGER",
     "model, seq",
 )
-ANSWERS = Table("answers", "model INTEGER, key TEXT, fingerprint BLOB, answer BLOB, time REAL", "model, key")
+ANSWERS = Table(
+    "answers",
+    "model INTEGER, key TEXT, fingerprint BLOB, answer BLOB, time REAL, checksum INTEGER",
+    "model, key",
+)
 # A snapshot counts once its row is here, after all of its parts.
 SNAPSHOTS = Table("snapshots", "model INTEGER, at INTEGER, parts INTEGER, time REAL", "model, at")
 PARTS = Table("snapshot_parts", "model INTEGER, at INTEGER, part INTEGER, data BLOB", "model, at, part")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gappletron.base.errors import UserError
 from gappletron.kernel.pieces import Piece
+from gappletron.online.contents import FORMAT
 from gappletron.online.database import NAME
 from gappletron.online.decisions import read_decisions
 from gappletron.online.model import Online
@@ -26,14 +27,18 @@ class Checked(NamedTuple):
 def check(place: str | PathLike[str], *, name: str = NAME, pieces: tuple[type[Piece], ...] = ()) -> Checked:
     """Read everything that is stored of a model, and do all of it again; a UserError tells of damage.
 
-    SQLite's own check of its pages comes first, then the checksums of all rows. At last the state that the log leads to
-    from the first snapshot is compared with that of the last snapshot, bit for bit. Another process may have it open.
+    SQLite's own check of its pages comes first, then the checksums of all rows and snapshots. At last the state that
+    the log leads to from the first snapshot is compared with that of the last one, bit for bit. Another process may
+    have it open.
     """
     with contextlib.closing(Store(place, name)) as store:
         damage = store.database.find_damage()
         if damage is not None:
             raise UserError(f"in {store.name!r} {damage}: restore a backup")
-        beginning, stop, newest = store.beginning, store.count, max(store.snapshots())
+        store.check_rest()
+        beginning, stop, newest = store.beginning, store.count, 0
+        for newest in store.snapshots():
+            _check_snapshot(store, newest)
     rounds = sum(batch.num_rows for batch in read_decisions(place, name=name))
     whole, short = (
         Online.from_store(place, name=name, replay=at, stop=stop, pieces=pieces) for at in ("first", "last")
@@ -45,6 +50,16 @@ def check(place: str | PathLike[str], *, name: str = NAME, pieces: tuple[type[Pi
             "change of versions or of the machine: where neither changed, report it"
         )
     return Checked(rounds, beginning, newest)
+
+
+def _check_snapshot(store: Store, at: int) -> None:
+    try:
+        store.read_snapshot(at, FORMAT, lambda *_: None)
+    except UserError:
+        raise UserError(
+            f"the snapshot after {at:,} events in {store.name!r} is damaged: the model can be opened with the other "
+            "snapshots and the log; to have this one too, restore a backup"
+        ) from None
 
 
 class Limit(NamedTuple):
@@ -80,6 +95,7 @@ def retain(
 
     What the last two snapshots need stays.
     """
+    Store(place, name).close()  # there must be one: opened to write, it would be made
     with contextlib.closing(Store(place, name, "disk")) as store:
         removed = {}
         ((rounds,),) = store.read("SELECT COALESCE(max(round), -1) + 1 FROM acts WHERE model = ?")
