@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import sqlite3
@@ -337,7 +338,70 @@ def _killed_at(place, step, number, after):
         return file.read().count(b"acted")
 
 
+def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(place):
+    code = f"""
+import os, time
+from gappletron import FeedbackGraph, Online
+model = Online.open({str(place)!r}, "gapsmh", FeedbackGraph.filtering(["ham", "spam", "odd"]), 5, seed=3)
+child = os.fork()
+if child:
+    print(child, flush=True)
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        parent.kill()
+        parent.wait()
+        try:
+            opened(place).close()
+        finally:
+            os.kill(child, 9)
+
+
+def test_a_mark_that_cannot_be_written_is_a_full_disk(place, monkeypatch):
+    """On a file system that writes to other places, also the same bytes may find no room."""
+    model = opened(place)
+    play(model, 2)
+    real, mark = os.write, model._contents.journal.store.database._mark_file
+
+    def full(descriptor, data):
+        if descriptor == mark:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", full)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"\(No space left on device\): nothing that was acknowledged is lost"):
+            model.act(np.ones(5))
+    monkeypatch.undo()
+    model.act(np.ones(5))
+    crash(model)
+    with interpreted():
+        assert Online.from_store(place).differences(model) == []
+
+
+def test_a_mistake_in_a_name_makes_no_store(place, tmp_path):
+    for command in (("retain", "--features", "30d"), ("vacuum",), ("check",), ("accept",)):
+        code, _, error = ended("store", command[0], tmp_path / "nowhere.sqlite", *command[1:])
+        assert (code, "there is no store in" in error) == (2, True)
+    opened(place).close()
+    code, _, error = ended("store", "retain", place, "--features", "30d", "--name", "modem")
+    assert (code, "there is no model 'modem'" in error) == (2, True)
+    assert not list(tmp_path.glob("nowhere*"))
+    assert tamper(place, "SELECT name FROM models") == [("model",)]
+
+
 # --------------------------------------------------------------------------------------------------------------- damage
+
+
+def test_a_view_that_says_something_else_is_noticed(place):
+    opened(place).close()
+    (sql,) = tamper(place, "SELECT sql FROM sqlite_master WHERE name = 'decisions'")[0]
+    tamper(place, "DROP VIEW decisions")
+    tamper(place, sql.replace("acts.action_index AS", "acts.greedy_index AS"))
+    with pytest.raises(UserError, match="the declaration of a table, an index or the view is damaged"):
+        upkeep.check(place)
+
 
 
 def test_damage_of_every_page_is_noticed_or_harmless(place, tmp_path):

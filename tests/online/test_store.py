@@ -1102,14 +1102,14 @@ def test_the_view_is_for_anyone(place):
 
 
 def test_cells_of_a_table_are_no_formulas(place, tmp_path):
-    names = ["=1+1", "-5", "@ham", "+x", "-2.5e", "ham"]
+    names = ["=1+1", "-5", "@ham", "+x", "\uff1dA1", "ham"]
     with Online.open(place, "gapsmh", FeedbackGraph.full(names), 2) as model:
         for number, name in enumerate(names * 3):
             model.learn(model.act([1.0, float(number % 6)]), name)
     decisions.export(place, tmp_path / "table.csv")
     with (tmp_path / "table.csv").open(newline="", encoding="utf-8") as file:
         labels = [row["label"] for row in csv.DictReader(file)]
-    assert labels[:6] == ["'=1+1", "-5", "'@ham", "'+x", "'-2.5e", "ham"]
+    assert labels[:6] == ["'=1+1", "-5", "'@ham", "'+x", "'\uff1dA1", "ham"]
 
 
 # --------------------------------------------------------------------------------------------------- damage and fencing
@@ -1139,6 +1139,50 @@ def test_a_damaged_row_is_noticed(place, sql):
     for read in (lambda: Online.open(place), lambda: upkeep.check(place), lambda: list(read_decisions(place))):
         with pytest.raises(UserError, match=r"damaged|missing|does not fit"):
             read()
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_refused"),
+    [
+        ("UPDATE commits SET first = first - 1 WHERE number = (SELECT max(number) FROM commits)", True),
+        ("UPDATE commits SET size = size - 1 WHERE number = (SELECT max(number) FROM commits)", True),
+        ("DELETE FROM commits WHERE number = (SELECT max(number) FROM commits)", True),
+        ("DELETE FROM commits", True),
+        ("UPDATE models SET name = 'modem'", True),
+        ("UPDATE models SET model = 2", True),
+        ("DELETE FROM models", True),
+        ("UPDATE commits SET size = 7 WHERE number = 4", False),
+        ("DELETE FROM commits WHERE number = 4", False),
+        ("UPDATE answers SET answer = fingerprint", False),
+        ("UPDATE answers SET key = 'other'", False),
+        ("UPDATE names SET name = 'hat' WHERE position = 0", False),
+        ("DELETE FROM names WHERE position = 2", False),
+        ("UPDATE snapshot_parts SET data = substr(data, 1, 5000) WHERE at = (SELECT max(at) FROM snapshots)", False),
+    ],
+)
+def test_damage_of_what_is_no_event_is_noticed(place, sql, is_refused):
+    """Where it could lead to another model, or an older one, by whoever opens it; all of it by the check."""
+    model = opened(place)
+    play(model, rows(), 8)
+    model.remember("key", b"print", b"answer")
+    model.checkpoint()
+    model.act_many([np.ones(5)] * 3)
+    crash(model)
+    upkeep.check(place)
+    tamper(place, sql)
+    with pytest.raises(UserError, match=r"damaged|missing") as caught:
+        upkeep.check(place)
+    assert "restore a backup" in str(caught.value)
+    if is_refused:
+        for read in (lambda: opened(place), lambda: Online.from_store(place), lambda: list(read_decisions(place))):
+            with pytest.raises(UserError, match="restore a backup"):
+                read()
+        return
+    with opened(place) as again:
+        same(again, model)
+        if "answers SET answer" in sql:
+            with pytest.raises(UserError, match="the answer to a request of the store .* is damaged"):
+                again.recall("key", b"print")
 
 
 def test_a_writer_that_was_replaced_gives_up(place, monkeypatch):

@@ -43,6 +43,19 @@ def make_printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
+# What a program for tables takes for a formula, unless it is a number.
+_FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20](?![0-9.]+\Z)")
+
+
+def defuse(text: str) -> str:
+    """Return the text as a cell of a CSV file: after an apostrophe where it would be taken for a formula.
+
+    >>> defuse("=1+A1"), defuse("-1"), defuse("ham")
+    ("'=1+A1", '-1', 'ham')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
 def shorten(text: str, most: int = 40) -> str:
     """Return the text, cut with an ellipsis where it is longer than `most` characters.
 

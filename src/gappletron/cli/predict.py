@@ -15,7 +15,7 @@ import gappletron as gp
 from gappletron.base.errors import UserError
 from gappletron.base.files import replacing
 from gappletron.base.progress import progress
-from gappletron.base.text import listing, unknown
+from gappletron.base.text import defuse, listing, unknown
 from gappletron.cli.options import RowsArgument, TableOptions
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
 
@@ -57,7 +57,7 @@ def write_predictions(model: gp.Online, data: str, table: TableOptions, file: An
                 writer.writerow(header)
             names, chances = model.predict_many(X, scores=scores), model.predict_proba(X, scores)
             writer.writerows(
-                [name, *(f"{chance:.6g}" for chance in row)] for name, row in zip(names, chances, strict=True)
+                [defuse(str(name)), *(f"{chance:.6g}" for chance in row)] for name, row in zip(names, chances, strict=True)
             )
             rows += len(names)
             labelled += sum(label != "" for label in labels)

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import json
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from gappletron.base import files
 from gappletron.base.errors import UserError
+from gappletron.base.text import defuse
 from gappletron.online import events
 from gappletron.online.contents import FORMAT
 from gappletron.online.database import NAME
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 WAITING = "waiting"
-# What a program for tables takes for a formula, unless it is a number.
-FORMULA = re.compile(r"[=+\-@\t\r](?![0-9.]+\Z)")
 
 
 def schema() -> pa.Schema:
@@ -168,7 +166,7 @@ def _flatten(batch: pa.RecordBatch) -> pa.RecordBatch:
         if pa.types.is_list(column.type):
             return pa.array([None if item is None else json.dumps(item) for item in column.to_pylist()], pa.string())
         if pa.types.is_string(column.type):
-            return pa.array([item and FORMULA.sub(r"'\g<0>", item, 1) for item in column.to_pylist()], pa.string())
+            return pa.array([item and defuse(item) for item in column.to_pylist()], pa.string())
         return column
 
     return pa.RecordBatch.from_arrays([flatten(column) for column in batch.columns], batch.schema.names)

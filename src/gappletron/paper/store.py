@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 
 from gappletron.base import files
 from gappletron.base.errors import UserError
-from gappletron.base.text import shorten
+from gappletron.base.text import defuse, shorten
 from gappletron.paper.results import Outcome, Result, Task
 
 FILE = "results.sqlite"
@@ -290,7 +290,7 @@ def _write_csv(columns: list[str], rows: list[list[Any]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerows([defuse(value) if isinstance(value, str) else value for value in row] for row in rows)
     return text.getvalue().encode()
 
 
