@@ -338,6 +338,17 @@ def _killed_at(place, step, number, after):
         return file.read().count(b"acted")
 
 
+def test_a_checkpoint_that_was_interrupted_after_its_first_page(place):
+    """By a kill or a full disk: the file is shorter than it says, and the -wal has everything."""
+    model = crashed(place)
+    data = bytearray(place.read_bytes())
+    data[28:32] = (1000).to_bytes(4, "big")
+    place.write_bytes(data)
+    with Online.open(place) as again:
+        assert again.differences(model) == []
+    assert upkeep.check(place).rounds == 5
+
+
 def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(place):
     code = f"""
 import os, time

@@ -190,7 +190,7 @@ class Sqlite(Database):
                     f"{str(self._wal_path)!r} and {str(self._mark_path)!r} to begin anew"
                 )
             return
-        generation = self._read_generation()
+        generation = _read_generation(self.path)
         if wal_size and mark is not None and mark.generation not in (0, generation):
             raise UserError(
                 f"{self.name!r} was replaced after a crash, and the -wal beside it belongs to the file before: bring "
@@ -210,11 +210,6 @@ class Sqlite(Database):
         if ("about",) not in self.read(TABLE_NAMES):
             raise UserError(f"{self.name!r} holds other tables, or none, and no store: name another file")
         self.check_format()
-
-    def _read_generation(self) -> int:
-        """Return the generation in the main file alone, without the -wal."""
-        with contextlib.closing(self._connect("ro&immutable=1")) as connection:
-            return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _rewrite_wal(self) -> None:
         """Write the bytes of the -wal again. A process before this one may have failed to synchronise them: then the
@@ -380,6 +375,7 @@ class Sqlite(Database):
             raise files.cannot_write(path, error.strerror or str(error)) from None
         finally:
             part.unlink(missing_ok=True)
+            _side(part, "journal").unlink(missing_ok=True)
 
     def vacuum(self) -> None:
         self._rewrite("VACUUM")
@@ -411,6 +407,8 @@ class Sqlite(Database):
             raise Conflict from error
         except sqlite3.Error as error:
             raise self._explain(error, getattr(error, "sqlite_errorname", "")) from None
+        except UnicodeDecodeError as error:  # of a name in the file that SQLite's own error quotes
+            raise self._explain(sqlite3.DatabaseError(error.reason), "") from None
         except OSError as error:
             reason = error.strerror or error
             if self._known:  # it is open
@@ -504,6 +502,14 @@ class Sqlite(Database):
             files.unlock_file(lock)
 
 
+def _read_generation(path: Path) -> int:
+    """Return the generation in the main file alone, without the -wal."""
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        # Alone it may be shorter than it says: a kill or a full disk has ended a checkpoint after its first page.
+        connection.execute("PRAGMA writable_schema = ON")
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
 def _end_generation(connection: sqlite3.Connection) -> None:
     """Let a file that nobody else has open be one that was closed, and the only one."""
     connection.execute("PRAGMA synchronous = FULL")
@@ -525,8 +531,7 @@ def accept(path: str | PathLike[str]) -> None:
         raise UserError(f"the store {str(path)!r} is open in another process: close it there") from None
     try:
         mark, wal = Mark.read(_side(file, "mark")), _side(file, "wal")
-        with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-            generation = connection.execute("PRAGMA user_version").fetchone()[0]
+        generation = _read_generation(file)
         if mark is not None and mark.generation not in (0, generation) and wal.exists():
             wal.replace(f"{wal}.{secrets.token_hex(4)}.aside")
         _side(file, "mark").unlink(missing_ok=True)

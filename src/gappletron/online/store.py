@@ -207,7 +207,12 @@ class Store:
         """The number of the first event that is kept."""
         for row in self.read("SELECT * FROM commits WHERE model = ? ORDER BY number LIMIT 1"):
             self._decode(events.check_sum, row[1:], f"transaction {row[1]}")
-            return int(row[3])
+            first = int(row[3])
+            # Events before it are left by a removal that was interrupted; or the index of `commits` is damaged.
+            is_more = first and self.read("SELECT 1 FROM acts WHERE model = ? AND seq < ? LIMIT 1", first)
+            if is_more and self.read("SELECT min(first) FROM commits WHERE +model = ?") != [(first,)]:
+                raise UserError(f"the beginning of the log in {self.name!r} is damaged: {CURE}")
+            return first
         return 0
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, Event]]:
