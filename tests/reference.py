@@ -836,7 +836,7 @@ def secured(A, C, S, losses, s, star, gamma, allowed, p):  # noqa: PLR0912 - a c
 
 
 def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=0.1, alarm=5.0, learns=True):  # noqa: PLR0912 - a whole learner
-    """`graph` is (A, S, C) or a list of them. The actions, the scorer, and (l, V, gamma, seen loss) of every round."""
+    """`graph` is (A, S, C) or a list of them. The actions, the scorer, and (V, C a_t, p) of every round."""
     K, d = graph_at(graph, 0)[0].shape[1], X.shape[1]
     scorer = Tracking(K, d, alarm)
     sharpness = 2.0 ** (np.arange(-2, 9) / 2)
@@ -895,7 +895,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             allowed = max(gamma, min(1.0, 2 * cc * math.sqrt(1 + blind) - paid))
         p = secured(A, excess, S, loss, stability, star, gamma, allowed, p)
         value = guard_value(A, excess, loss, stability, p)
-        blind += value > 0
+        blind += value > 1e-12 * top.max()
         paid += max(0.0, value) / top.max()
         size, largest = now, rho
         lengths.append(cut @ cut)

@@ -5,7 +5,7 @@ Let b_t be scores that were made from x_t and the past in any way, cut to [-1, 1
     scores    s_t = G_t x_t + a_t b_t,  theta = (G, a), which begins at (0, 1): at first it plays b
     loss      l_t(theta, y): the smooth hinge of s_t; the greedy class is y* = argmax s_t
     learning  theta_t = theta_1 - eta_t sum_{s<t} v_s g_s,  v_s = 1[y_s seen] / P_s(y_s)
-    playing   a distribution p_t with V_t(p_t) <= gamma_t, or more while a change is suspected, where
+    playing   a distribution p_t with V_t(p_t) <= a_t: gamma_t, or more while a change is suspected, where
               V_t(p) = max_y { 1 - p_y - l_t(theta_t, y) + eta_t/2 ||g_y||^2 / P_p(y) }
 
 **Theorem** (docs, page Guard, with the proof). For every graph, every scorer, every sequence of labels that are fixed
@@ -65,8 +65,10 @@ LONGEST = 2.0
 
 LEAST_SIZE = 1e-12  # in place of 0, where neither the row nor the scores say anything
 
-# gamma_t and eta_t of a round, what its row is multiplied by, the largest V_t / C that may be played, and the largest
-# size so far.
+LEAST_VALUE = 1e-12  # V_t / C up to this is 0 but for rounding, as in full information: n does not count it
+
+# gamma_t and eta_t of a round, what its row is multiplied by, a_t (the largest V_t / C that may be played), and the
+# largest size so far.
 GAMMA, ETA, CUT, ALLOWED, SIZE = range(5)
 
 FORGETTING = 0.998  # what the comparison of the values of b counts for after one more round that it follows
@@ -229,10 +231,10 @@ class Guarded(Learner):
     @compiled
     def set_rates(self, state: Any, plan: Plan, x: Row) -> None:
         """Write gamma_t and eta_t of the next round, neither of which ever grows within a phase, what its row x is
-        multiplied by, and what V_t may be.
+        multiplied by, and a_t, which V_t may be.
 
-        V_t is at most gamma_t, so that the sum of V is at most ``2 c sqrt(n)``. What earlier rounds have left of that
-        may be spent while the scorer suspects a change: the sum keeps its bound.
+        a_t is gamma_t, so that the sum of V is at most ``2 c sqrt(n)``. What earlier rounds have left of that may be
+        spent while the scorer suspects a change: the sum keeps its bound.
         """
         kappa, c = self.find_steps(state, max(state.rho[0], plan.graph.dominating.size))
         gamma = find_gamma(c, state.blind[0])
@@ -297,7 +299,7 @@ class Guarded(Learner):
     def take_distribution(self, state: Any, plan: Plan, x: Row, probabilities: Floats, kept: Floats) -> None:
         """Count V_t of the distribution that is played, which limits may have changed; keep the scorer's scores."""
         V = value(plan.table.game, state.losses, state.prices, probabilities, state.room)
-        if V > 0.0:
+        if LEAST_VALUE * plan.table.largest < V:
             state.blind[0] += 1.0
             if math.inf > V:
                 state.sums[VALUES] += V

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Why a learner began anew, by the number that its state keeps (0: it did not); and in words.
+# Why a learner restarted, by the number that its state keeps (0: it did not); and in words.
 REASONS = ("", "change", "memory", "reset", "return")
 WHY = {
     "reset": "it was reset",
     "change": "it noticed a change",
     "memory": "its memory ended",
-    "return": "it noticed that an earlier state came back",
+    "return": "what it knew before holds again",
 }
 # So many restarts are named in a sentence, for each reason.
 NAMED = 4
@@ -30,19 +30,21 @@ class Restart:
 
 
 def describe_restarts(restarts: Sequence[Restart]) -> str:
-    """Return when a learner began anew, and why: the end of a sentence.
+    """Return when a learner restarted, and why: a sentence without its subject.
 
-    >>> describe_restarts([Restart(5052, "change"), Restart(12_062, "change"), Restart(13_000, "reset")])
-    'after rounds 5,052 and 12,062, since it noticed a change; after round 13,000, since it was reset'
+    >>> describe_restarts([Restart(5052, "change"), Restart(7062, "change"), Restart(9000, "return")])
+    'began anew after rounds 5,052 and 7,062, since it noticed a change; went back after round 9,000, \
+since what it knew before holds again'
     >>> describe_restarts([Restart(n, "memory") for n in range(100, 1000, 100)])
-    'lately after rounds 600, 700, 800 and 900, since its memory ended'
+    'began anew lately after rounds 600, 700, 800 and 900, since its memory ended'
     """
     parts = []
     for reason in dict.fromkeys(each.reason for each in restarts):
         rounds = [f"{each.round:,}" for each in restarts if each.reason == reason]
         *first, last = rounds[-NAMED:]
         places = f"rounds {', '.join(first)} and {last}" if first else f"round {last}"
-        parts.append(f"{'lately ' * (len(rounds) > NAMED)}after {places}, since {WHY[reason]}")
+        verb = "went back" if reason == "return" else "began anew"
+        parts.append(f"{verb} {'lately ' * (len(rounds) > NAMED)}after {places}, since {WHY[reason]}")
     return "; ".join(parts)
 
 
@@ -101,7 +103,13 @@ class RunBound:
     @property
     def is_proved(self) -> bool:
         """Whether all rounds are covered by the theorem."""
-        return self.uncovered == self.taught == self.waiting == 0 and self.latest <= self.delay
+        is_in_time = self.latest <= self.delay and not self.is_mixed
+        return self.uncovered == self.taught == self.waiting == 0 and is_in_time
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether feedback may have come in a later phase than that of its round, of which nothing is proved."""
+        return self.latest > 0 and self.phases > 1
 
     def against(self, norm: float, a: float = 0.0) -> float:
         """Return what is added to the loss of a fixed linear classifier (U, a) with ``||U|| = norm``."""
@@ -126,6 +134,8 @@ class RunBound:
                 f"Not proved: feedback came up to {self.latest:,} rounds late, and the learner's delay is "
                 f"{self.delay:g}; use auto:delay={self.latest}."
             )
+        elif self.is_mixed:
+            lines.append("Not proved: feedback was late, and may have come after the guard began a new phase.")
         if self.taught:
             lines.append(f"Not proved: {self.taught:,} of the rounds were taught.")
         if self.waiting:

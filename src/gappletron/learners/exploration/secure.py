@@ -1,5 +1,5 @@
-"""Securing a distribution: change p as little as is needed for the guard's theorem: ``V_t(p) <= C gamma_t``, or more
-while a change is suspected.
+"""Securing a distribution: change p as little as is needed for the guard's theorem: ``V_t(p) <= C a_t``, where a_t is
+gamma_t, or more while a change is suspected.
 
 ``V(p) = max_y { sum_i p_i C[i, y] - l_y + s_y / P_p(y) }`` for losses l and stabilities s of the labels, costs C that
 are 0 for the right class, and the probability P_p(y) that label y is shown (docs, page Guard). There are closed forms
@@ -43,10 +43,10 @@ def value(game: Game, losses: Floats, prices: Floats, p: Floats, room: Floats) -
 
 @seldom
 def secure(state: Any, plan: Plan, greedy: int, is_late: bool, out: Floats) -> None:
-    """Change p as little as is needed for ``V_t(p) <= C gamma_t``, or for the larger V_t that is allowed while a change
-    is suspected; for late feedback half of gamma_t is left for its price in the distribution that is known to do.
+    """Change p as little as is needed for ``V_t(p) <= C a_t``; for late feedback half of gamma_t is left for its price
+    in the distribution that is known to do.
 
-    Where y* shows itself, gamma_t it is: there a change shows as errors.
+    Where y* shows itself, a_t is gamma_t: there a change shows as errors.
     """
     game, losses, prices = plan.table.game, state.losses, state.prices
     gamma, allowed = state.rates[0], state.rates[3]
