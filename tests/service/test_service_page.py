@@ -233,5 +233,5 @@ def test_the_page_tells_of_restarts_and_of_too_few_labels(tmp_path, monkeypatch)
         model.reset()
         with running(create_app([HostedModel("m", model)])) as address:
             dumped = shown(f"{address}/", tmp_path / "browser")
-    assert "The learner began anew after round 100 (it was reset)." in dumped
+    assert "The learner restarted after round 100 (it was reset)." in dumped
     assert "Only 0 labels were seen in" in dumped

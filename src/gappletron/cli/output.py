@@ -139,8 +139,8 @@ def show_histories(histories: gp.Histories) -> None:
         runs = histories.of(name)
         began = [run.restarts for run in runs if run.restarts]
         if began:
-            when = describe_restarts(began[0]) if len(runs) == 1 else f"in {len(began)} of {len(runs)} runs"
-            say(f"{name} began anew {when}")
+            several = f"began anew in {len(began)} of {len(runs)} runs"
+            say(f"{name} {describe_restarts(began[0]) if len(runs) == 1 else several}")
 
 
 def warn(histories: gp.Histories, reports: list[gp.Report]) -> None:

@@ -128,7 +128,7 @@ def _show(place: str, found: Summary) -> None:
         ("rounds", f"{found.rounds:,}"),
         *((f"  {name}", f"{number:,}") for name, number in found.statuses.items()),
         ("rows taught", f"{found.taught:,}"),
-        *([] if found.restarted is None else [("began anew", _describe_restarts(found.restarts, found.restarted))]),
+        *([] if found.restarted is None else [("restarts", _describe_restarts(found.restarts, found.restarted))]),
         ("without features", f"{found.dropped:,}"),
         ("first, last", " to ".join(_format_time(time) for time in (found.first, found.last))),
         ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {found.snapshots} snapshots"),

@@ -280,7 +280,7 @@ class Learner(Piece, abstract=True):
         return ()
 
     def count_restarts(self, state: Any) -> int:
-        """How often it began anew in all."""
+        """How often it restarted in all."""
         return 0
 
     @property

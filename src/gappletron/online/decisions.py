@@ -182,7 +182,7 @@ class Summary:
     `statuses` counts the decisions by what became of them, and `dropped` those without features. `since_snapshot`
     events were logged after the newest snapshot. `limits` are those on exploration, and `spent` what that had cost at
     the newest snapshot, where there is a budget; `propensity` what that had left of the least one, on average. The
-    learner began anew `restarts` times; `restarted` is the last one,
+    learner restarted `restarts` times; `restarted` is the last one,
     and `opened` the last time that the model was opened.
     """
 

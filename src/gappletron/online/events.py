@@ -128,7 +128,7 @@ class WasReset(NamedTuple):
 
 
 class Restarted(NamedTuple):
-    """The learner began anew after this number of decisions, and why (:class:`gappletron.Restart`).
+    """The learner restarted after this number of decisions, and why (:class:`gappletron.Restart`).
 
     For readers: it follows from the events before it, and a replay does nothing here.
     """

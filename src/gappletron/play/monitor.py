@@ -130,7 +130,7 @@ class Report:
     `rounds` counts decisions since the watch began, `judged` those whose feedback came or whose action shows nothing.
     All rates are of the judged rounds. `policy` is what was played (or, for a player that follows another, what it
     would have played), `greedy` the greedy class. `spent` is what exploration has cost, where there is a budget.
-    `restart_count` is how often the learner began anew in all, and `restarts` are the last 16 times.
+    `restart_count` is how often the learner restarted in all, and `restarts` are the last 16 times.
 
     >>> from gappletron import FeedbackGraph, Player
     >>> report = Monitor(Player("auto", FeedbackGraph.bandit(3), 2, monitor=True)).report()
@@ -180,7 +180,7 @@ class Report:
                 f"had {best:.4f} to {worst:.4f}."
             )
         if self.restarts:
-            lines.append(f"The learner began anew {describe_restarts(self.restarts)}.")
+            lines.append(f"The learner {describe_restarts(self.restarts)}.")
         if self.bound is not None:
             lines.append(str(self.bound))
         if self.warning is not None:

@@ -197,7 +197,7 @@ class Player:
 
     @property
     def restart_count(self) -> int:
-        """How often the learner began anew in all; :attr:`restarts` are the last ones."""
+        """How often the learner restarted in all; :attr:`restarts` are the last ones."""
         return self.learner.count_restarts(self.engine.state.tuple)
 
     def reset(self) -> None:

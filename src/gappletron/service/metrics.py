@@ -83,7 +83,7 @@ def list_metrics(hosted: HostedModel, report: dict[str, Any]) -> list[tuple[Any,
             {(action,): number for action, number in report["actions"].items()},
             "action",
         ),
-        (COUNTER, "restarts", "Times that the learner began anew, in its whole life.", report["restart_count"]),
+        (COUNTER, "restarts", "Restarts of the learner, in its whole life.", report["restart_count"]),
         (GAUGE, "drift_alarm", "1 while the drift alarm is on.", report["alarm"] is not None),
     ]
 
