@@ -1,8 +1,9 @@
 """The service under load on this machine: decisions with feedback per second, one by one and in batches, their times at
 half of the targets, and the server's memory. Run it as `python -m benchmarks.service`.
 
-The server is `gappletron serve` with its journal on the disk, pinned to one core; the clients are pinned to another. A
-decision with feedback is two requests, or two rows of two requests in batches.
+The server is `gappletron serve` with a file of SQLite on the disk, or with `--store postgresql://...` (of an empty
+schema), pinned to one core; the clients are pinned to another. A decision with feedback is two requests, or two rows of
+two requests in batches.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-ONE_BY_ONE, IN_BATCHES, LATENCY = 1_000, 50_000, 0.025
+ONE_BY_ONE, IN_BATCHES, LATENCY = 3_000, {"vectors": 30_000, "records": 20_000}, 0.025
 """The targets: decisions with feedback per second, and the seconds that 99% of requests may take at half of that."""
 BESIDE, LARGE = 100, 5_000
 """Single decisions with feedback per second, and the rows of the batches beside them."""
@@ -97,8 +98,8 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def served(load: Load, folder: Path, core: int, *more: str) -> Iterator[Server]:
-    command = [sys.executable, "-m", "gappletron", "serve", str(folder), *load.options, "--port", "0", *more]
+def served(load: Load, store: str, core: int, *more: str) -> Iterator[Server]:
+    command = [sys.executable, "-m", "gappletron", "serve", store, *load.options, "--port", "0", *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
@@ -285,6 +286,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=0, help="also look at the memory over so many rounds")
     parser.add_argument("--loads", nargs="*", default=["vectors", "records"])
+    parser.add_argument("--store", help="a place in place of a new file of SQLite")
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[-1]})
@@ -293,14 +295,14 @@ def main() -> None:
         print(load.name)
         with (
             tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
-            served(load, Path(folder) / "m.sqlite", cores[0]) as server,
+            served(load, options.store or f"{folder}/m.sqlite", cores[0]) as server,
         ):
             single, batch = Work(load.rows, 1), Work(load.rows, options.batch)
             asyncio.run(as_fast_as_it_goes(server.port, single, 4, 1.0))
             asyncio.run(as_fast_as_it_goes(server.port, batch, 4, 1.0))
             measure(server, single, options.connections, options.seconds, ONE_BY_ONE)
-            measure(server, batch, 4, options.seconds, IN_BATCHES)
-            for work, half in ((single, ONE_BY_ONE / 2), (batch, IN_BATCHES / 2)):
+            measure(server, batch, 4, options.seconds, IN_BATCHES[name])
+            for work, half in ((single, ONE_BY_ONE / 2), (batch, IN_BATCHES[name] / 2)):
                 times = asyncio.run(at_a_rate(server.port, work, half, options.seconds))
                 print(
                     f"  at {half:,.0f} per second, {'batches' if work.size > 1 else 'one by one'}: median "

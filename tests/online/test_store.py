@@ -1087,7 +1087,7 @@ def test_the_view_is_for_anyone(place):
     for x, label in itertools.islice(rows(), 20):
         receipt = model.act(x)
         model.learn(receipt, feedback(receipt, label))
-    sql = "SELECT action, count(*), sum(CASE WHEN label = action THEN 1 ELSE 0 END) FROM decisions GROUP BY action"
+    sql = "SELECT action, count(*), COALESCE(sum(correct), 0) FROM decisions GROUP BY action"
     found = {row["id"]: row for batch in read_decisions(place) for row in batch.to_pylist()}
     expected = {
         action: (len(ours), sum(row["label"] == action for row in ours))
@@ -1095,6 +1095,8 @@ def test_the_view_is_for_anyone(place):
         if (ours := [row for row in found.values() if row["action"] == action])
     }
     assert {action: tuple(counts) for action, *counts in tamper(place, sql)} == expected
+    sql = "SELECT count(*) FROM decisions WHERE label IS NOT NULL"
+    assert tamper(place, sql.replace("label", "correct")) == tamper(place, sql)
     columns = "id, status, label, greedy, round, probability, restarts"
     for id, *values in tamper(place, f"SELECT {columns} FROM decisions"):
         assert values == [found[id][name] for name in columns.split(", ")[1:]]

@@ -77,7 +77,9 @@ def _name(kind: str, index: str) -> str:
     return f"(SELECT name FROM names WHERE names.graph = acts.graph AND kind = '{kind}' AND position = {index})"
 
 
-VIEW = f"""CREATE VIEW decisions AS SELECT
+VIEW = f"""CREATE VIEW decisions AS SELECT found.*,
+CASE WHEN label = action THEN 1 WHEN label <> action THEN 0 END AS correct
+FROM (SELECT
 models.name AS model,
 acts.session || '-' || acts.round AS id,
 acts.round AS round,
@@ -98,4 +100,4 @@ acts.feature_values AS feature_values,
 (SELECT count(*) FROM changes WHERE changes.model = acts.model AND kind = 'restarted' AND changes.seq < acts.seq)
 AS restarts
 FROM acts JOIN models ON models.model = acts.model
-LEFT JOIN feedback ON feedback.model = acts.model AND feedback.round = acts.round"""
+LEFT JOIN feedback ON feedback.model = acts.model AND feedback.round = acts.round) AS found"""
