@@ -14,7 +14,7 @@ import pytest
 
 from gappletron import FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.base.errors import Unavailable
-from gappletron.online import upkeep
+from gappletron.online import events, upkeep
 from gappletron.online.store import Store
 from problems import ended
 from stores import crash, read_log, start_postgres, tamper
@@ -153,6 +153,29 @@ def test_a_server_that_is_started_again(place, server):
     assert set(acknowledged) <= set(found)
     with opened(place) as again:
         assert again.differences(model) == []
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_server_that_has_lost_what_was_acknowledged(place, is_replaced):
+    """As with synchronous_commit=off, or where a replica that lags takes over: nothing is written after a gap."""
+    model = opened(place)
+    kept = [model.act(np.ones(3)).id for _ in range(3)]
+    tamper(place, "DELETE FROM acts WHERE seq = (SELECT max(seq) FROM acts)")
+    tamper(place, "DELETE FROM commits WHERE number = (SELECT max(number) FROM commits)")
+    if is_replaced:
+        other = Store(place)
+        row = events.with_sum(other.commits + 1, "another", other.count, 0)
+        tamper(place, "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?)", other.model, *row)
+        other.close()
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="has lost transactions that were stored.*open it again"):
+            model.act(np.ones(3))
+    with contextlib.suppress(UserError):
+        model.close()
+    with opened(place) as again:
+        assert [receipt.id for receipt in again.pending] == kept[:2]
+        again.act(np.ones(3))
+    assert upkeep.check(place).rounds == 3
 
 
 @pytest.mark.parametrize("is_committed", [False, True])

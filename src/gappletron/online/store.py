@@ -75,6 +75,7 @@ class Store:
         # The number of events stored: that of the next one; and of transactions.
         self.count = self.commits = 0
         self._writer = secrets.token_hex(8)
+        self._before = ""  # who wrote the last one
         self._is_dirty = False
         try:
             if durability is not None:
@@ -152,9 +153,14 @@ class Store:
             stop = first + size
         if stop != 1 + max((end for end in ends if end is not None), default=-1):
             raise UserError(f"the end of the log in {self.name!r} is damaged: {CURE}")
+        if number < self.commits or (number == self.commits and writer != self._before):
+            raise self.database.fail(
+                "has lost transactions that were stored, as after a failure of a server that does not wait for its "
+                "disk or its replica: open it again to go on with what it has"
+            )
         if self._is_dirty and number > self.commits and writer != self._writer:
             raise self._give_up()
-        self.commits, self.count, self._is_dirty = number, stop, False
+        self.commits, self.count, self._before, self._is_dirty = number, stop, writer, False
 
     def settle(self) -> None:
         """Find out how an interrupted :meth:`append` has ended."""
@@ -166,8 +172,11 @@ class Store:
         self.settle()
         self._is_dirty = True
         database, number = self.database, self.commits + 1
+        last = "SELECT writer FROM commits WHERE model = ? AND number = ?"
         try:
             with database.transaction():
+                if database.run(last, self.model, self.commits) != ([(self._before,)] if self.commits else []):
+                    raise Conflict
                 size = batch.stop - batch.first
                 database.insert(
                     COMMITS, [(self.model, *events.with_sum(number, self._writer, batch.first, size))]
@@ -180,10 +189,10 @@ class Store:
                 for answer in batch.answers:
                     database.run(PUT_ANSWER, self.model, *events.with_sum(*answer))
         except Conflict:
+            self.refresh()
             raise self._give_up() from None
         database.acknowledge(self.model, number)
-        self.commits, self.count = number, batch.stop
-        self._is_dirty = False
+        self.commits, self.count, self._before, self._is_dirty = number, batch.stop, self._writer, False
 
     def _give_up(self) -> Unavailable:
         return self.database.fail("was opened by another process, which has taken over: open it again")
