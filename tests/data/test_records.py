@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from xxhash import xxh64_intdigest
 
 from gappletron import Encoder, FeedbackGraph, Online, UserError, interpreted, open_stream
-from gappletron.data.records.hashing import hash_categories, hash_string
+from gappletron.data.records.hashing import Entries, Hasher, hash_categories, hash_string
 from gappletron.data.records.values import to_number, to_text
 
 FEATURES = 2**62
@@ -206,6 +206,28 @@ def test_a_list_of_records_is_its_records_bit_by_bit(features, ngrams):
         expected = encoder.encode(record)
         assert indices[start:stop].tolist() == expected[0].tolist()
         assert values[start:stop].tobytes() == expected[1].tobytes()
+
+
+@pytest.mark.parametrize("highest", [1, 3, 2**18, 2**40, FEATURES])
+def test_rows_of_any_length_are_put_in_order_and_added_up(highest):
+    rng = np.random.default_rng(0)
+    lengths = np.array([0, 1, 2, 5, 33, 700, 0, 9000])
+    row_of = np.repeat(np.arange(lengths.size), lengths)
+    parts, expected = [], [collections.defaultdict(list) for _ in lengths]
+    for _ in range(3):
+        indices, values = rng.integers(0, highest, row_of.size), rng.choice([-1.0, 1.0, 0.0, 0.25], row_of.size)
+        parts.append(Entries(lengths, indices, values))
+        for row, index, value in zip(row_of.tolist(), indices.tolist(), values.tolist(), strict=True):
+            expected[row][index].append(value)
+    # All features may be in the lowest part of their range.
+    for features in (highest, FEATURES):
+        indptr, indices, values, squared = Hasher(features, 1).merge_parts(parts, lengths.size)
+        for row, found in enumerate(expected):
+            sums = {index: sum(found[index]) for index in sorted(found) if sum(found[index]) or 0.0 in found[index]}
+            here = slice(indptr[row], indptr[row + 1])
+            assert indices[here].tolist() == list(sums)
+            assert values[here].tolist() == list(sums.values())  # quarters: sums are exact
+            assert squared[row] == math.fsum(value**2 for value in sums.values())
 
 
 def test_a_polars_frame_is_its_rows():

@@ -321,7 +321,7 @@ def test_the_command_asks_for_all_that_models_need(cold, monkeypatch):
     names = {file.name.partition("-")[0] for file in cold.list_missing()}
     batches = {"act_rows", "repeat", "write_greedy", "write_label_probabilities", "scale_rows", "advance"}
     assert {f"rounds.{name}" for name in ("act", "learn", *batches)} <= names
-    assert {"vectors.check_vector", "hashing._hash_row", "hashing._hash_rows", "prepared.measure_rows"} <= names
+    assert {"vectors.check_vector", "hashing._hash_row", "hashing._hash_texts", "prepared.measure_rows"} <= names
 
 
 def test_the_command_fills_the_cache(cold, monkeypatch, capsys):

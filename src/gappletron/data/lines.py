@@ -11,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.data.records.columns import Block, to_array
-from gappletron.kernel.compiling import specialise
+from gappletron.kernel.compiling import run
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.kernel.types import Floats
 
+Bytes = NDArray[np.uint8]
 Places = NDArray[np.int64]
 
 # From here on a double need not be the whole number that was written.
 MOST_EXACT = 2.0**53
+# What may come behind a number in a line of JSON.
+BEHIND = (b",", b"}", b" ", b"\t", b"\r")
 # The column that holds the label of a line for Vowpal Wabbit.
 VW_LABEL = "vw label"
 # Each namespace is a column, as long as there are few; a number is kept for each word in each of them.
@@ -86,7 +89,7 @@ def _is_plain(column: Any, block: bytes) -> bool:
     if not t.is_floating(column.type):
         return any(test(column.type) for test in (t.is_null, t.is_boolean, t.is_int64, t.is_string))
     numbers = to_array(column.drop_null())
-    if np.signbit(numbers[numbers == 0.0]).any() and re.search(rb"[^eE]-0[^.eE]", block):
+    if np.signbit(numbers[numbers == 0.0]).any() and any(b"-0" + end in block for end in BEHIND):
         return False  # a whole number has no -0
     return bool((np.abs(numbers) < MOST_EXACT).all())
 
@@ -112,44 +115,75 @@ def scan_vw(block: bytes) -> Block | None:
 def _scan_words(block: bytes) -> Block | None:
     import pyarrow as pa
 
-    # Each mark ends a piece of text: where that begins and stops, the mark before it, and the mark after it.
-    kinds = np.frombuffer(block.translate(MARKS), np.uint8)
-    stops = np.flatnonzero(kinds.view(np.bool_))
-    starts, after = np.r_[0, stops[:-1] + 1], kinds[stops]
-    before = np.r_[np.uint8(NEWLINE), after[:-1]]
-    row, part = np.cumsum(before == NEWLINE) - 1, np.cumsum(before == PIPE)
-    first, spaces = np.flatnonzero(before == NEWLINE), np.flatnonzero(before == PIPE)
-    is_head = part == part[first][row]
-    if is_head[after == NEWLINE].any() or ((before == COLON) & (after == COLON) & ~is_head).any():
-        return None  # a line without '|', or two numbers for a word
-    words = np.flatnonzero((before == BLANK) & ~is_head & ((stops > starts) | (after == COLON)))
-    numbers = np.ones(stops.size)
-    valued = np.flatnonzero((before == COLON) & ~is_head & (stops > starts))
-    numbers[valued - 1] = _cut(block, starts[valued], stops[valued]).cast(pa.float64())
-    heads = _cut(block, starts[first], starts[spaces[part[first]]] - 1).dictionary_encode()
-    labels = pa.array([(head.split("'")[0].split() or [None])[0] for head in heads.dictionary.to_pylist()], pa.string())
-    columns = {VW_LABEL: labels.take(heads.indices)}
-    names = _cut(block, starts[spaces], stops[spaces]).dictionary_encode()
-    found = _cut(block, starts[words], stops[words]).dictionary_encode()
+    data = np.frombuffer(block, np.uint8)
+    rows, openers = np.empty(data.size, np.int64), np.empty(data.size, np.int64)
+    spans, values = np.empty((data.size, 2), np.int64), np.empty((data.size, 2), np.int64)
+    heads = np.empty((int(np.count_nonzero(data == ord("\n"))), 2), np.int64)
+    count = run(_split, data, np.frombuffer(MARKS, np.uint8), heads, rows, openers, spans, values)
+    if count < 0:
+        return None
+    rows, openers, spans, values = rows[:count], openers[:count], spans[:count], values[:count]
+    numbers, valued = np.ones(count), np.flatnonzero(values[:, 1] > values[:, 0])
+    numbers[valued] = _cut(block, values[valued]).cast(pa.float64())
+    is_space = openers == np.arange(count)
+    spaces, words = np.flatnonzero(is_space), np.flatnonzero(~is_space)
+    labels = _cut(block, heads).dictionary_encode()
+    texts = [(head.split("'")[0].split() or [None])[0] for head in labels.dictionary.to_pylist()]
+    columns = {VW_LABEL: pa.array(texts, pa.string()).take(labels.indices)}
+    names = _cut(block, spans[spaces]).dictionary_encode()
+    found = _cut(block, spans[words]).dictionary_encode()
     if len(names.dictionary) > MOST_SPACES or VW_LABEL in names.dictionary.to_pylist():
         return None
     known = len(found.dictionary)
     if len(names.dictionary) * known > MOST_WORDS:
         return None
-    row, opener = row[words], part[words] - 1
-    pairs = to_array(names.indices)[opener].astype(np.int64) * known + to_array(found.indices)
-    numbers = numbers[spaces[opener]] * numbers[words]
-    arguments = (row, pairs, numbers, np.full(len(names.dictionary) * known, -1))
-    kept = specialise(_add_up, *arguments)(*arguments)
+    row, opener = rows[words], openers[words]
+    pairs = to_array(names.indices)[np.cumsum(is_space)[opener] - 1].astype(np.int64) * known + to_array(found.indices)
+    numbers = numbers[opener] * numbers[words]
+    kept = run(_add_up, row, pairs, numbers, np.full(len(names.dictionary) * known, -1))
     if not (np.abs(numbers[:kept]) <= LARGEST_VALUE).all():
         return None
     space, word = np.divmod(pairs[:kept].astype(np.int32), np.int32(known))
     for place, name in enumerate(names.dictionary.to_pylist()):
         here = np.flatnonzero(space == place)
-        offsets = np.r_[0, np.cumsum(np.bincount(row[here], minlength=first.size))]
+        offsets = np.r_[0, np.cumsum(np.bincount(row[here], minlength=len(heads)))]
         texts = pa.DictionaryArray.from_arrays(word[here], found.dictionary)
         columns[name] = pa.MapArray.from_arrays(offsets.astype(np.int32), texts, numbers[here])
     return Block(pa.RecordBatch.from_pydict(columns), partial=frozenset([VW_LABEL]))
+
+
+def _split(
+    data: Bytes, marks: Bytes, heads: Places, rows: Places, openers: Places, spans: Places, values: Places
+) -> int:
+    """Find the names of namespaces and the words: the row of each, the place among them of its namespace, and where it
+    and its number begin and stop. `heads` is what each line has in front of its first '|'. Return how many there are;
+    -1 where a line has no '|', or a word two numbers.
+    """
+    count, row, space, first, start, before = 0, 0, -1, 0, 0, NEWLINE
+    for p in range(data.size):
+        mark = marks[data[p]]
+        if mark == 0:
+            continue
+        if space < 0:  # in the head
+            if mark == PIPE:
+                heads[row, 0], heads[row, 1], space = first, p, count
+            elif mark == NEWLINE:
+                return -1
+        else:
+            if before == COLON:
+                if mark == COLON:
+                    return -1
+                values[count - 1, 0], values[count - 1, 1] = start, p
+            elif before == PIPE or p > start or mark == COLON:
+                space = count if before == PIPE else space
+                rows[count], openers[count] = row, space
+                spans[count, 0], spans[count, 1] = start, p
+                values[count, 0] = values[count, 1] = 0
+                count += 1
+            if mark == NEWLINE:
+                row, space, first = row + 1, -1, p + 1
+        before, start = mark, p + 1
+    return count
 
 
 def _add_up(rows: Places, words: Places, numbers: Floats, entry: Places) -> int:
@@ -168,10 +202,10 @@ def _add_up(rows: Places, words: Places, numbers: Floats, entry: Places) -> int:
     return kept
 
 
-def _cut(block: bytes, starts: Places, stops: Places) -> Any:
+def _cut(block: bytes, spans: Places) -> Any:
     """Return these parts of a block as an array of texts."""
     import pyarrow as pa
 
-    offsets = np.column_stack((starts, stops)).astype(np.int32)
-    every = pa.StringArray.from_buffers(max(offsets.size - 1, 0), pa.py_buffer(offsets), pa.py_buffer(block))
-    return every.take(np.arange(0, offsets.size, 2))
+    offsets = pa.py_buffer(spans.astype(np.int32))
+    every = pa.StringArray.from_buffers(max(spans.size - 1, 0), offsets, pa.py_buffer(block))
+    return every.take(np.arange(0, spans.size, 2))

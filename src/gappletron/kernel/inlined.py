@@ -11,6 +11,7 @@ Our own functions never count from the end, and are compiled without the questio
 """
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,12 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.typed_passes import NativeLowering
-from numba.np import arrayobj
+from numba.np import arrayobj, linalg
+
+# To see whether SciPy is there, Numba loads its linear algebra, for a tenth of a second. It is: we need it too.
+_look_for_scipy, linalg.ensure_blas = linalg.ensure_blas, lambda: None
+importlib.import_module("numba.np.arraymath")
+linalg.ensure_blas = _look_for_scipy
 
 # The beginning of the name of a global variable that holds a function's Python objects, such as texts to print.
 ENVIRONMENT = "_ZN08NumbaEnv"

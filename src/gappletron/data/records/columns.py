@@ -143,12 +143,12 @@ class Cells:
             self.indices.append(number_feature(name, self._features))
             self.values.append(found)
 
-    def pack(self) -> tuple[Entries, Texts]:
-        """Return what was added as arrays."""
+    def encode(self, hasher: Hasher) -> list[Entries]:
+        """Return the features of what was added."""
         ends = np.array([0, 0, *self._ends], np.int64).reshape(-1, 2)
         counts, text_counts = np.ascontiguousarray(np.diff(ends, axis=0).T)
         entries = Entries(counts, np.array(self.indices, np.int64), np.array(self.values, np.float64))
-        return entries, pack_texts(text_counts, self.seeds, self.texts)
+        return [entries, hasher.hash_texts(pack_texts(text_counts, self.seeds, self.texts))]
 
 
 def list_items(value: Any) -> list[Any]:
@@ -250,11 +250,11 @@ def encode_column(kinds: Mapping[str, str], hasher: Hasher, name: str, column: A
         return []
     column = to_plain(column)
     if is_sparse(column.type):
-        return [_encode_sparse(kinds, hasher, name, column)]
+        return _encode_sparse(kinds, hasher, name, column)
     if is_number(column.type) and kind in (None, NUMERIC):
         return _encode_doubles(hasher, name, to_doubles(column))
     if not is_text(column.type):
-        return [_encode_values(kinds, hasher, name, to_objects(column, name))]
+        return _encode_values(kinds, hasher, name, to_objects(column, name))
     if kind == NUMERIC:
         return _encode_numerals(kinds, hasher, name, column)
     data, offsets = get_text_buffers(column)
@@ -294,12 +294,12 @@ def _encode_numerals(kinds: Mapping[str, str], hasher: Hasher, name: str, column
         texts = to_strings(column)
         read = {text: to_number(text) for text in set(texts)}
         if None in read.values():
-            return [_encode_values(kinds, hasher, name, texts)]
+            return _encode_values(kinds, hasher, name, texts)
         found = pa.array([read[text] for text in texts], pa.float64())
     return _encode_doubles(hasher, name, to_doubles(found))
 
 
-def _encode_sparse(kinds: Mapping[str, str], hasher: Hasher, name: str, column: Any) -> Entries:
+def _encode_sparse(kinds: Mapping[str, str], hasher: Hasher, name: str, column: Any) -> list[Entries]:
     """Return the features of a column of mappings from words to finite numbers, none of which is missing."""
     words, places = column.keys.dictionary.to_pylist(), to_array(column.keys.indices)
     numbers, counts = to_array(column.items), np.diff(to_array(column.offsets))
@@ -309,7 +309,7 @@ def _encode_sparse(kinds: Mapping[str, str], hasher: Hasher, name: str, column: 
         return _encode_values(kinds, hasher, name, [dict(pairs) for pairs in column.to_pylist()])
     features = np.zeros(len(words), np.int64)
     features[used] = [number_feature(inner, hasher.features) for inner in names.values()]
-    return Entries(counts.astype(np.int64), features[places], numbers)
+    return [Entries(counts.astype(np.int64), features[places], numbers)]
 
 
 def _encode_doubles(hasher: Hasher, name: str, numbers: Floats) -> list[Entries]:
@@ -332,13 +332,13 @@ def _mark_missing(hasher: Hasher, name: str, rows: NDArray[np.bool_]) -> Entries
     return Entries(rows.astype(np.int64), np.full(count, index), np.full(count, value))
 
 
-def _encode_values(kinds: Mapping[str, str], hasher: Hasher, name: str, values: list[Any]) -> Entries:
+def _encode_values(kinds: Mapping[str, str], hasher: Hasher, name: str, values: list[Any]) -> list[Entries]:
     """Return the features of a column value by value: dates, lists, mappings, or numbers that are categories."""
     cells = Cells(kinds, hasher.features)
     for value in values:
         cells.add(name, value)
         cells.end_row()
-    return hasher.hash_rows(*cells.pack(), merges=False)[0]
+    return cells.encode(hasher)
 
 
 # ----------------------------------------------------------------------------------------------------- tables of Arrow

@@ -16,7 +16,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import listing
 from gappletron.data.records.columns import KINDS, NO_COLUMN, Block, Cells, encode_block, to_table
 from gappletron.data.records.declared import Declared
-from gappletron.data.records.hashing import Hasher, merge_parts, to_indptr
+from gappletron.data.records.hashing import Hasher
 from gappletron.data.vectors import Vectors, check_sizes
 from gappletron.kernel.types import MOST_FEATURES, MOST_NARROW, Floats, Indices, Vector
 
@@ -183,14 +183,15 @@ class Encoder:
         if not isinstance(block.rows, list):
             if self.strict:
                 self._declared.check_table(block.rows)
-            return merge_parts(encode_block(self.kinds, self._hasher, block), block.rows.num_rows)
-        cells = Cells(self.kinds, self.features)
-        for record in block.rows:
-            if self.strict:
-                self._declared.check(record)
-            cells.add_record(record)
-        (counts, indices, values), squared = self._hasher.hash_rows(*cells.pack())
-        return to_indptr(counts), indices, values, squared
+            parts, rows = encode_block(self.kinds, self._hasher, block), block.rows.num_rows
+        else:
+            cells = Cells(self.kinds, self.features)
+            for record in block.rows:
+                if self.strict:
+                    self._declared.check(record)
+                cells.add_record(record)
+            parts, rows = cells.encode(self._hasher), len(block.rows)
+        return self._hasher.merge_parts(parts, rows)
 
     def _encode_one(self, record: Any) -> tuple[NDArray[np.int64], Floats, float]:
         """Return indices, values, and ||x||^2."""

@@ -31,6 +31,8 @@ Ints = NDArray[np.int64]
 # The alphabet, and room for the tokens of a text and for where each of them ends.
 Room = tuple[Ints, Bytes, Ints]
 Features = tuple[Ints, Floats]
+# Room for the entries of a row, and for marks while they are put in order.
+Merging = tuple[Features, Ints]
 # The longest n-gram, and the number of features.
 Hashing = tuple[int, int]
 
@@ -50,8 +52,10 @@ SPACE = 0x20
 OWN_TOKENS = ((0x3040, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF))
 # Hashes of columns and categories that are kept, so that they need not be computed again.
 REMEMBERED = 65_536
-# The distances of Shell's sort, by Ciura.
+# The distances of Shell's sort, by Ciura, and how many of them a row must have for one to be worth its time where
+# entries are nearly in order.
 GAPS = (701, 301, 132, 57, 23, 10, 4, 1)
+SPREAD = 50
 
 
 class Entries(NamedTuple):
@@ -227,24 +231,60 @@ def hash_text(
 
 
 @helper
-def merge(indices: Ints, values: Floats, start: int, stop: int, at: int) -> tuple[int, float]:
-    """Sort the entries from start to stop and add up those of one feature, written from `at`; leave out those that
-    cancel each other, but not a number 0. Return where they end, and the sum of their squares.
+def spread(row: Features, size: int, bits: int, marks: Ints, out: Features, at: int) -> None:
+    """Write the first entries of a row from `at` on, in the order of the highest bits of their features.
+
+    Features are hashes, so these bits tell the place of each, but for one or two. `marks` has room for
+    :func:`count_marks`.
+    """
+    indices, values = row
+    into_indices, into_values = out
+    buckets, shift = 1, bits
+    while buckets < 2 * size and shift > 0:
+        buckets, shift = 2 * buckets, shift - 1
+    for bucket in range(buckets + 1):
+        marks[bucket] = 0
+    for p in range(size):
+        marks[(indices[p] >> shift) + 1] += 1
+    place = at
+    for bucket in range(buckets):
+        place += marks[bucket]
+        marks[bucket] = place
+    for p in range(size):
+        bucket = indices[p] >> shift
+        place = marks[bucket]
+        marks[bucket] = place + 1
+        into_indices[place], into_values[place] = indices[p], values[p]
+
+
+@helper
+def sort(indices: Ints, values: Floats, start: int, stop: int) -> None:
+    """Sort the entries from start to stop by their features, and by the values of one feature."""
+    for gap in GAPS:
+        if gap == 1 or SPREAD * gap <= stop - start:
+            for p in range(start + gap, stop):
+                index, value = indices[p], values[p]
+                q = p
+                while q >= start + gap and (
+                    indices[q - gap] > index or (indices[q - gap] == index and values[q - gap] > value)
+                ):
+                    indices[q], values[q] = indices[q - gap], values[q - gap]
+                    q -= gap
+                indices[q], values[q] = index, value
+
+
+@helper
+def merge(row: Features, size: int, bits: int, marks: Ints, out: Features, at: int) -> tuple[int, float]:
+    """Write the first entries of a row from `at` on in the order of their features, those of one feature added up;
+    leave out those that cancel each other, but not a number 0. Return where they end, and the sum of their squares.
 
     Values of one feature are sorted too, so that the sums have the same bits in whatever order the entries come.
     """
-    for gap in GAPS:
-        for p in range(start + gap, stop):
-            index, value = indices[p], values[p]
-            q = p
-            while q >= start + gap and (
-                indices[q - gap] > index or (indices[q - gap] == index and values[q - gap] > value)
-            ):
-                indices[q], values[q] = indices[q - gap], values[q - gap]
-                q -= gap
-            indices[q], values[q] = index, value
+    spread(row, size, bits, marks, out, at)
+    indices, values = out
+    p, stop = at, at + size
+    sort(indices, values, p, stop)
     squared = 0.0
-    p = start
     while p < stop:
         index, total = indices[p], values[p]
         has_zero = total == 0.0
@@ -282,57 +322,67 @@ def to_codes(texts: list[str]) -> Codes:
     return np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def _hash_rows(
-    cells: Entries, texts: Texts, hashing: Hashing, room: Room, merges: bool, out: Entries, squared: Floats
-) -> int:
-    cell = text = filled = 0
+def _hash_texts(texts: Texts, hashing: Hashing, room: Room, out: Entries) -> int:
+    text = filled = 0
     for row in range(out.counts.size):
         start = filled
-        for _ in range(cells.counts[row]):
-            out.indices[filled], out.values[filled] = cells.indices[cell], cells.values[cell]
-            filled += 1
-            cell += 1
         for _ in range(texts.counts[row]):
             first, last, seed = texts.offsets[text], texts.offsets[text + 1], int(texts.seeds[text])
             filled = hash_text(texts.data, first, last, seed, hashing, room, (out.indices, out.values), filled)
             text += 1
-        if merges:
-            filled, squared[row] = merge(out.indices, out.values, start, filled, start)
         out.counts[row] = filled - start
     return filled
 
 
 @brief
 def _hash_row(
-    data: Codes, spans: Ints, hashing: Hashing, room: Room, indices: Ints, values: Floats, filled: int
+    data: Codes, spans: Ints, hashing: Hashing, bits: int, room: Room, row: Features, out: Features, filled: int
 ) -> tuple[int, float]:
     texts = spans.size // 2
     start = 0
     for text in range(texts):
         stop = start + spans[texts + text]
-        filled = hash_text(data, start, stop, int(spans[text]), hashing, room, (indices, values), filled)
+        filled = hash_text(data, start, stop, int(spans[text]), hashing, room, row, filled)
         start = stop
-    return merge(indices, values, 0, filled, 0)
+    return merge(row, filled, bits, room[2], out, 0)
+
+
+def _merge_rows(
+    counts: Ints, starts: Ints, given: Features, bits: int, room: Merging, indptr: Ints, out: Features, squared: Floats
+) -> None:
+    (indices, values), marks = room
+    at = 0
+    for row in range(squared.size):
+        size = 0
+        for part in range(counts.shape[0]):
+            p = starts[part]
+            for _ in range(counts[part, row]):
+                indices[size], values[size] = given[0][p], given[1][p]
+                size += 1
+                p += 1
+            starts[part] = p
+        at, squared[row] = merge((indices, values), size, bits, marks, out, at)
+        indptr[row + 1] = at
 
 
 class Hasher:
     """The compiled hashing of rows for a number of features and a longest n-gram."""
 
     def __init__(self, features: int, ngrams: int) -> None:
-        self.features, self.ngrams = features, ngrams
+        self.features, self.ngrams, self.bits = features, ngrams, (features - 1).bit_length()
         _ = self._hash_row  # asked for early, and interpreted for life where the hasher is made so
 
     @KeptCode
     def _hash_row(self) -> Any:
         # Without a dispatcher, and without named tuples to unpack, a call takes some microseconds.
-        row = np.zeros(0, np.int64), np.zeros(0)
-        return entry_now(_hash_row, to_codes([]), np.zeros(0, np.int64), (1, 1), _make_room(0), *row, 0)
+        row = make_features(0)
+        return entry_now(_hash_row, to_codes([]), np.zeros(0, np.int64), (1, 1), 1, _make_room(0), row, row, 0)
 
     def hash_row(
         self, indices: list[int], values: list[float], seeds: list[int], texts: list[str]
     ) -> tuple[Ints, Floats, float]:
         """Return the features of one row, and ||x||^2: those given, and the words of texts; merged as by
-        :meth:`hash_rows`.
+        :meth:`merge_parts`.
 
         >>> Hasher(2**18, 1).hash_row([7], [2.5], [0], ["Free entry! free"])
         (array([     7,  76984, 191011, 212115]), array([ 2.5, -1. ,  1. ,  2. ]), 12.25)
@@ -340,45 +390,63 @@ class Hasher:
         data, count = to_codes(texts), len(indices)
         spans = np.array([*seeds, *map(len, texts)], np.int64)
         most = count + data.size * self.ngrams
-        row, weights = np.empty(most, np.int64), np.empty(most)
+        row, out = make_features(most), make_features(most)
         if count:
-            row[:count], weights[:count] = indices, values
-        room = _make_room(data.size)
-        stop, squared = self._hash_row(data, spans, (self.ngrams, self.features), room, row, weights, count)
-        return row[:stop], weights[:stop], squared
-
-    def hash_rows(self, cells: Entries, texts: Texts, merges: bool = True) -> tuple[Entries, Floats]:
-        """Return the features of rows, and ||x||^2 of each, from features that are not words, and texts.
-
-        With `merges` the indices of a row increase, values of one feature are added up, and those that cancel each
-        other are left out. The sums have the same bits as those of :meth:`hash_row`.
-
-        >>> cells = Entries(np.array([0, 1]), np.array([7]), np.array([2.5]))
-        >>> Hasher(2**18, 1).hash_rows(cells, pack_texts(np.array([1, 0]), [0], ["Free entry! free"]))[0][1:]
-        (array([ 76984, 191011, 212115,      7]), array([-1. ,  1. ,  2. ,  2.5]))
-        """
-        rows, offsets = cells.counts.size, texts.offsets
-        most = cells.indices.size + texts.data.size * self.ngrams
-        room = _make_room(int(np.diff(offsets).max(initial=0)))
-        out, squared = Entries(np.empty(rows, np.int64), np.empty(most, np.int64), np.empty(most)), np.empty(rows)
-        filled = run(_hash_rows, cells, texts, (self.ngrams, self.features), room, merges, out, squared)
-        return Entries(out.counts, out.indices[:filled], out.values[:filled]), squared
+            row[0][:count], row[1][:count] = indices, values
+        room = _make_room(data.size, count_marks(most))
+        stop, squared = self._hash_row(data, spans, (self.ngrams, self.features), self.bits, room, row, out, count)
+        return out[0][:stop], out[1][:stop], squared
 
     def hash_texts(self, texts: Texts) -> Entries:
-        """Return the words and n-grams of texts.
+        """Return the words and n-grams of the texts of rows.
 
         >>> Hasher(2**18, 1).hash_texts(pack_texts(np.ones(2, np.int64), [0, 0], ["Free", " entry!"])).counts
         array([1, 2])
         """
-        none = Entries(np.zeros(texts.counts.size, np.int64), np.zeros(0, np.int64), np.zeros(0))
-        return self.hash_rows(none, texts, merges=False)[0]
+        most, longest = texts.data.size * self.ngrams, int(np.diff(texts.offsets).max(initial=0))
+        out = Entries(np.empty(texts.counts.size, np.int64), *make_features(most))
+        filled = run(_hash_texts, texts, (self.ngrams, self.features), _make_room(longest), out)
+        return Entries(out.counts, out.indices[:filled], out.values[:filled])
+
+    def merge_parts(self, parts: list[Entries], rows: int) -> tuple[Ints, Ints, Floats, Floats]:
+        """Return the entries of all parts row by row: indptr, indices, values and ||x||^2 of each row.
+
+        The indices of a row increase, values of one feature are added up, and those that cancel each other are left
+        out. The sums have the same bits as those of :meth:`hash_row`.
+
+        >>> parts = [Entries(np.array([3]), np.array([9, 2, 9]), np.array([1.0, 4.0, 1.0]))]
+        >>> Hasher(2**18, 1).merge_parts(parts, 1)[1:3]
+        (array([2, 9]), array([4., 2.]))
+        """
+        parts = [part for part in parts if part.indices.size]
+        counts = np.array([part.counts for part in parts], np.int64).reshape(len(parts), rows)
+        given = (
+            np.concatenate([np.zeros(0, np.int64), *(part.indices for part in parts)]),
+            np.concatenate([np.zeros(0), *(part.values for part in parts)]),
+        )
+        indptr = to_indptr(counts.sum(axis=0))
+        longest = int(np.diff(indptr).max(initial=0))
+        room = make_features(longest), np.empty(count_marks(longest), np.int64)
+        starts, out, squared = to_indptr(counts.sum(axis=1)), make_features(indptr[-1]), np.empty(rows)
+        run(_merge_rows, counts, starts, given, self.bits, room, indptr, out, squared)
+        return indptr, out[0][: indptr[-1]], out[1][: indptr[-1]], squared
 
 
-def _make_room(longest: int) -> Room:
+def _make_room(longest: int, marks: int = 0) -> Room:
     """Return the alphabet, and room for the tokens of a text with so many characters: each has at most four bytes, and
-    every token has a space behind it.
+    every token has a space behind it. For where they end there is room for so many marks at least.
     """
-    return make_alphabet(), np.empty(5 * longest + 8, np.uint8), np.empty(longest + 1, np.int64)
+    return make_alphabet(), np.empty(5 * longest + 8, np.uint8), np.empty(max(longest + 1, marks), np.int64)
+
+
+def make_features(size: int) -> Features:
+    """Return room for so many features and their values."""
+    return np.empty(size, np.int64), np.empty(size)
+
+
+def count_marks(size: int) -> int:
+    """Return how many marks there must be to put so many entries in order."""
+    return 4 * size + 2
 
 
 def _hash_categories(data: Bytes, offsets: Ints, seed: int, features: int, out: Entries) -> None:
@@ -428,34 +496,6 @@ def category_feature(name: str, text: str, features: int) -> tuple[int, float]:
     """
     h = hash_string(text, column_seed(name))
     return place(h, features), sign(h)
-
-
-def _merge_rows(indptr: Ints, indices: Ints, values: Floats, squared: Floats) -> None:
-    at = 0
-    start = indptr[0]
-    for row in range(indptr.size - 1):
-        stop = indptr[row + 1]
-        at, squared[row] = merge(indices, values, start, stop, at)
-        indptr[row + 1] = at
-        start = stop
-
-
-def merge_parts(parts: list[Entries], rows: int) -> tuple[Ints, Ints, Floats, Floats]:
-    """Return the entries of all parts row by row, merged as by :meth:`Hasher.hash_rows`: indptr, indices, values and
-    ||x||^2 of each row.
-
-    >>> merge_parts([Entries(np.array([3]), np.array([9, 2, 9]), np.array([1.0, 4.0, 1.0]))], 1)[1:3]
-    (array([2, 9]), array([4., 2.]))
-    """
-    indptr = to_indptr(sum((part.counts for part in parts), np.zeros(rows, np.int64)))
-    ends = indptr[:-1].copy()
-    indices, values, squared = np.empty(indptr[-1], np.int64), np.empty(indptr[-1]), np.empty(rows)
-    for part in (part for part in parts if part.indices.size):
-        places = np.arange(part.indices.size) + np.repeat(ends - to_indptr(part.counts)[:-1], part.counts)
-        indices[places], values[places] = part.indices, part.values
-        ends += part.counts
-    run(_merge_rows, indptr, indices, values, squared)
-    return indptr, indices[: indptr[-1]], values[: indptr[-1]], squared
 
 
 def to_indptr(counts: Ints) -> Ints:
