@@ -414,7 +414,6 @@ def test_a_view_that_says_something_else_is_noticed(place):
         upkeep.check(place)
 
 
-
 def test_damage_of_every_page_is_noticed_or_harmless(place, tmp_path):
     """Bits of one page after another are flipped: what is read is what was written, or an error."""
     rng, opens = np.random.default_rng(1), 0

@@ -57,7 +57,8 @@ def write_predictions(model: gp.Online, data: str, table: TableOptions, file: An
                 writer.writerow(header)
             names, chances = model.predict_many(X, scores=scores), model.predict_proba(X, scores)
             writer.writerows(
-                [defuse(str(name)), *(f"{chance:.6g}" for chance in row)] for name, row in zip(names, chances, strict=True)
+                [defuse(str(name)), *(f"{chance:.6g}" for chance in row)]
+                for name, row in zip(names, chances, strict=True)
             )
             rows += len(names)
             labelled += sum(label != "" for label in labels)

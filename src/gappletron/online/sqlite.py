@@ -416,7 +416,9 @@ class Sqlite(Database):
                     f"cannot write to the store {self.name!r} ({reason}): nothing that was acknowledged is lost; look "
                     "after the disk, then try again"
                 ) from None
-            raise UserError(f"cannot use the file {self.name!r} ({reason}): look after its disk, or name another") from None
+            raise UserError(
+                f"cannot use the file {self.name!r} ({reason}): look after its disk, or name another"
+            ) from None
 
     def _explain(self, error: sqlite3.Error, code: str) -> UserError:
         if code.startswith(PASSING):

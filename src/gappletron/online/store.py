@@ -178,9 +178,7 @@ class Store:
                 if database.run(last, self.model, self.commits) != ([(self._before,)] if self.commits else []):
                     raise Conflict
                 size = batch.stop - batch.first
-                database.insert(
-                    COMMITS, [(self.model, *events.with_sum(number, self._writer, batch.first, size))]
-                )
+                database.insert(COMMITS, [(self.model, *events.with_sum(number, self._writer, batch.first, size))])
                 for version, document in batch.graphs.items():
                     self._put_graph(version, document)
                 for table, rows in ((ACTS, batch.acts), (FEEDBACK, batch.feedback), (CHANGES, batch.changes)):
