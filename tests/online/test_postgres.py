@@ -168,7 +168,7 @@ def test_a_server_that_has_lost_what_was_acknowledged(place, is_replaced):
         tamper(place, "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?)", other.model, *row)
         other.close()
     for _ in range(2):
-        with pytest.raises(Unavailable, match="has lost transactions that were stored.*open it again"):
+        with pytest.raises(Unavailable, match=r"has lost transactions that were stored.*open it again"):
             model.act(np.ones(3))
     with contextlib.suppress(UserError):
         model.close()

@@ -1183,7 +1183,7 @@ def test_damage_of_what_is_no_event_is_noticed(place, sql, is_refused):
     with opened(place) as again:
         same(again, model)
         if "answers SET answer" in sql:
-            with pytest.raises(UserError, match="the answer to a request of the store .* is damaged"):
+            with pytest.raises(UserError, match=r"the answer to a request of the store .* is damaged"):
                 again.recall("key", b"print")
 
 

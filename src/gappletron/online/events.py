@@ -332,7 +332,7 @@ def read_feedback(row: Sequence[Any]) -> Fed:
 
 def read_change(row: Sequence[Any]) -> Change | Dropped:
     """Return the change of a row of `changes`; :class:`Damaged` where its checksum does not fit."""
-    _, _, kind, time, document, who, _ = row
+    _, _, kind, time, document, _who, _ = row
     if document is None and kind == NAMES_OF_KINDS[Taught]:
         return Dropped(time)
     check_sum(row[1:])
