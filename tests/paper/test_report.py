@@ -58,9 +58,27 @@ def test_one_file_holds_everything(folder):
     assert "T = 300" in text
     # The first screen: as stated (counted and tested), under the best reading, and whether that is robust.
     head = text[: text.index('id="figures"')]
-    for words in ("as the paper states it", "robust to every reading", "cannot be told at this size", "--sensitivity"):
+    for words in ("as the paper states it", "under other readings", "cannot be told at this size", "--sensitivity"):
         assert words in head, words
     assert head.count("test: ") == len(CLAIMS)
+    assert "holds under none" not in text  # "robust: yes: holds under none" was no sentence
+    # First a square for each claim, which says in words what its colour says, and the paper's first figure; then prose.
+    strip, rest = text[text.index("<h1>") :].split("</dl>", 1)
+    assert re.findall(r'href="#claim-(.*?)"', strip) == [claim.id for claim in CLAIMS]
+    assert len(re.findall(r'<span class="spoken">[a-z-]+: holds', strip)) == len(CLAIMS)
+    assert rest.index('id="figure-bandit-intro"') < rest.index("<p>The experiments of")
+
+
+def test_every_claim_links_to_a_figure_that_shows_its_runs(folder):
+    text = (folder / "report.html").read_text()
+    figures = {figure.id: figure for figure in FIGURES}
+    for claim in CLAIMS:
+        row = text.split(f'<tr id="claim-{claim.id}">')[1].split("</tr>")[0]
+        linked = [figures[name] for name in re.findall(r'href="#figure-(.*?)"', row)]
+        assert linked
+        for needed in claim.needs:
+            sweep, _, tuning = needed.partition(":")
+            assert any(sweep in each.sweeps and (not tuning or each.tunings == (tuning,)) for each in linked), needed
     assert "The constant L" in text[text.index('id="choices"') :]
 
 
@@ -95,7 +113,7 @@ def test_ours_has_a_section_after_the_paper_s_figures(folder):
     figures, beyond = text.split('<section id="figures">')[1].split("</section>")[:2]
     assert "<h2>Beyond the paper</h2>" in beyond
     assert re.findall(r'<figure id="figure-(.*?)"', beyond) == ["ours"]
-    assert re.findall(r'<figure id="figure-(.*?)"', figures) == [figure.id for figure in FIGURES[:-1]]
+    assert re.findall(r'<figure id="figure-(.*?)"', figures) == [figure.id for figure in FIGURES[1:-1]]
     assert "auto is not in the paper." in beyond
     assert beyond.count("<tr><td>") == 3 * 27 + 9
     assert "auto" not in text.split('<section id="claims">')[1].split("</section>")[0]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gappletron.paper import templates, theorems
-from gappletron.paper.claims import CLAIMS, OURS, Verdict
+from gappletron.paper.claims import CLAIMS, OURS, Claim, Verdict
 from gappletron.paper.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN
 from gappletron.paper.figures.drawing import DPI, Saved, use_figure_style
 from gappletron.paper.figures.grids import find_contests
@@ -19,6 +20,10 @@ from gappletron.paper.theory import THEOREMS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
+
+
+# How well a claim holds: the colour that the page gives it, and what it says.
+KINDS = {"all": "holds", "part": "holds in at least half of the cells", "none": "holds in fewer"}
 
 
 def render(
@@ -35,6 +40,7 @@ def render(
     """
     uppers = theorems.upper_bounds(results)
     words = {verdict.claim.id: verdict.word for verdict in verdicts}
+    strips = itertools.groupby(verdicts, key=lambda verdict: _find_group(verdict.claim))
     paper = [verdict for verdict in verdicts if verdict.claim.source != OURS]
     return templates.render(
         "report.html.jinja",
@@ -48,6 +54,10 @@ def render(
         contests=find_contests(summary),
         verdicts=verdicts,
         verdict_words=words,
+        strips=[(sweep, list(some)) for sweep, some in strips],
+        kinds=KINDS,
+        grades={verdict.claim.id: _grade(verdict) for verdict in verdicts},
+        links={verdict.claim.id: _find_figures(verdict.claim, pictures) for verdict in verdicts},
         words=[(word, sum(words[verdict.claim.id] == word for verdict in paper)) for word in (HOLDS, FAILS, UNKNOWN)],
         error_rate=ERROR_RATE,
         study=study,
@@ -64,6 +74,28 @@ def render(
         delta=theorems.DELTA,
         standard_errors=theorems.STANDARD_ERRORS,
     )
+
+
+def _grade(verdict: Verdict) -> str:
+    """Return one of KINDS."""
+    return "all" if verdict.holds else "part" if verdict.part >= 0.5 else "none"
+
+
+def _find_group(claim: Claim) -> str:
+    """Return the graph that a claim of the paper is about."""
+    return claim.needs[0].partition(":")[0] if claim.source != OURS else OURS
+
+
+def _find_figures(claim: Claim, pictures: Sequence[Saved]) -> list[str]:
+    """Return the figures that show the runs of a claim: for each sweep that it needs the one of its tuning, or else
+    that of the better tunings.
+    """
+    found = []
+    for sweep, _, tuning in (needed.partition(":") for needed in claim.needs):
+        shown = [picture.figure for picture in pictures if picture.figure.sweeps[0] == sweep]
+        exact = [figure for figure in shown if figure.tunings == ((tuning,) if tuning else None)]
+        found += [figure.id for figure in (exact or shown)[-1:]]
+    return found
 
 
 def _describe_sweeps(results: Sequence[Result]) -> list[dict[str, Any]]:
