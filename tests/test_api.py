@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLAIN_DATA = {"UNSEEN", "Label", "__version__", "helper"}
 
 
-NAMES = sorted(gappletron.__dir__())  # those of import *, and the two that need River
+NAMES = sorted(gappletron.__dir__())  # those of import *, and those that need River or scikit-learn
 
 
 def test_everything_that_is_listed_is_there():
@@ -63,12 +63,12 @@ print("Online" in globals(), "RiverClassifier" in globals())
 """
 
 
-@pytest.mark.parametrize("hidden", [["river"], []])
+@pytest.mark.parametrize("hidden", [["river", "sklearn"], []])
 def test_everything_can_be_imported_without_packages_that_are_optional(hidden):
     script = IMPORTING_ALL.format(hidden=hidden)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "True False"  # the names that need River are not part of import *
+    assert done.stdout.strip() == "True False"  # what needs River or scikit-learn is not part of import *
 
 
 def test_unknown_names_are_attribute_errors():

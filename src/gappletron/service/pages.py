@@ -14,6 +14,8 @@ from starlette.responses import Response
 
 from gappletron.learners.run_bound import WHY
 
+TEMPLATES = {"/": "page.html.jinja", "/docs": "docs.html.jinja"}
+
 
 def render_pages(description: dict[str, Any]) -> dict[str, Response]:
     """Return the pages by their path.
@@ -21,16 +23,19 @@ def render_pages(description: dict[str, Any]) -> dict[str, Response]:
     >>> sorted(render_pages({"paths": {}, "info": {"version": "1"}, "components": {"schemas": {}}}))
     ['/', '/docs']
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ModuleNotFoundError:  # everything else works without it
+        needed = "this page needs jinja2, which the server does not have: pip install jinja2\n"
+        return {path: Response(needed, 501, media_type="text/plain") for path in TEMPLATES}
 
     environment = Environment(
         loader=PackageLoader("gappletron.service", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     environment.filters["pretty"] = lambda value: json.dumps(value, indent=2, ensure_ascii=False)
-    templates = {"/": "page.html.jinja", "/docs": "docs.html.jinja"}
     return {
         path: _make_page(environment.get_template(name).render(description=description, why=WHY))
-        for path, name in templates.items()
+        for path, name in TEMPLATES.items()
     }
 
 
