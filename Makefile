@@ -3,11 +3,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test test-lowest stress demo bench clean
+.PHONY: reproduce docs test test-lowest stress demo bench clean
 .DELETE_ON_ERROR:
 
 reproduce: .venv/installed  ## every experiment of the paper; leaves results/report.html, and goes on where it was stopped
 	$(BIN)/gappletron reproduce --out results
+
+docs: .venv/installed  ## the documentation as a site, without a network: build/site/index.html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs=2 docs build/site
 
 test:  ## everything that CI runs: linter, types, layers, tests, examples
 	@$(MAKE) --jobs=2 .venv/installed .venv-lowest/installed

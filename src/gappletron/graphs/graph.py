@@ -236,7 +236,7 @@ class FeedbackGraph:
 
     @property
     def revealing_classes(self) -> tuple[Label, ...]:
-        """The names of the classes whose actions reveal every label; |Q| in the theorems counts these."""
+        """The names of the classes whose actions reveal every label; ``|Q|`` in the theorems counts these."""
         return tuple(self.classes[i] for i in self.revealing_indices if i < self.n_classes)
 
     @property
