@@ -14,7 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from gappletron import UNSEEN, Encoder, Online, UserError, interpreted
-from gappletron.service import models as hosting, openapi, tokens
+from gappletron.service import activity, models as hosting, openapi, tokens
 from gappletron.service.app import create_app
 from gappletron.service.commits import Commits
 from gappletron.service.models import HostedModel
@@ -513,7 +513,7 @@ def test_the_model_tells_what_it_is(browser):
     assert browser.get("/v1/models/vectors/model").json["graph"]["classes"] == [0, 1, 2]
     estimates = browser.get("/v1/estimates").json
     assert estimates["report"]["actions"] == {"ham": 1, "spam": 0}
-    assert len(estimates["activity"]) == hosting.ACTIVITY
+    assert len(estimates["activity"]) == activity.SECONDS
     assert browser.get("/v1/models/vectors/estimates").json["report"]["actions"] == {"0": 0, "1": 0, "2": 0}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import re
@@ -43,6 +44,10 @@ DRIVER = """
     }
     await until("the content", () => !hidden("content"));
     seen.before = [text("rate-more"), text("waiting"), text("seen"), text("error"), text("error-more")];
+    seen.verdict = text("verdict");
+    seen.drift = text("drift");
+    seen.delay = text("waiting-delay");
+    seen.start = hidden("start");
     seen.curve = document.querySelectorAll("#curve path").length;
     seen.actions = document.querySelectorAll("#actions .name").length;
     seen.ticks = [...document.querySelectorAll("#curve text")].map(
@@ -191,8 +196,12 @@ def test_the_page_shows_and_does_what_it_says(model, tmp_path, path, token):
     assert total == "45 in all"
     assert waiting == "0"
     assert int(labels) > 0
-    assert re.fullmatch(r"\d+\.\d+%", error)
-    assert re.fullmatch(r"\d+\.\d+% to \d+\.\d+%", interval)
+    assert re.fullmatch(r"[\d.]+ to [\d.]+%", error)  # after 45 rounds the range is wide
+    assert re.fullmatch(r"best guess \d+\.\d+%", interval)
+    assert re.fullmatch(r"OK: error between [\d.]+% and [\d.]+%, no drift, feedback is arriving\.", seen["verdict"])
+    assert seen["drift"].startswith("Drift alarm: quiet.")
+    assert seen["delay"].startswith("feedback comes after 0")
+    assert seen["start"] is True
     assert seen["curve"] >= 5  # two bands, three lines
     assert seen["cut"] == 0
     ticks = [float(text.rstrip("%")) for text in seen["ticks"]]
@@ -225,6 +234,18 @@ def test_the_page_runs_under_its_own_policy(model, tmp_path):
     assert "12 in all" in dumped
 
 
+def test_an_empty_server_shows_a_command_that_works(model, tmp_path):
+    if shutil.which("curl") is None:
+        pytest.skip("the command needs curl")
+    with running(create_app([HostedModel("mail", model)])) as address:
+        dumped = shown(f"{address}/", tmp_path / "browser")
+        assert ">Ready: no decision yet, no drift.<" in dumped
+        command = html.unescape(re.search(r'<pre id="start-command">(.+?)</pre>', dumped, re.DOTALL)[1])
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["action"] in ("ham", "spam")
+    assert model.rounds == 1
+
+
 def test_the_page_tells_of_restarts_and_of_too_few_labels(tmp_path, monkeypatch):
     monkeypatch.setattr(few_labels, "MANY_ROUNDS", 10)
     graph = FeedbackGraph.label_efficient(["a", "b"])
@@ -234,4 +255,5 @@ def test_the_page_tells_of_restarts_and_of_too_few_labels(tmp_path, monkeypatch)
         with running(create_app([HostedModel("m", model)])) as address:
             dumped = shown(f"{address}/", tmp_path / "browser")
     assert "The learner restarted after round 100 (it was reset)." in dumped
+    assert "<title>round 100: restart: it was reset</title>" in dumped
     assert "Only 0 labels were seen in" in dumped

@@ -11,7 +11,6 @@ import logging
 import math
 import platform
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain, repeat
@@ -30,11 +29,10 @@ from gappletron.data.vectors import Checker, Vectors
 from gappletron.kernel.compiling import background, load_tables
 from gappletron.kernel.types import MOST_FEATURES
 from gappletron.service import schemas
+from gappletron.service.activity import SECONDS, Activity, Delays
 from gappletron.service.columns import Columns, make_example_vector
 from gappletron.service.commits import Commits
 
-# Seconds of which the number of decisions is kept.
-ACTIVITY = 120
 # Seconds for which estimates are kept: as many readers as there are cost one computation.
 ESTIMATES_AGE = 1.0
 # Seconds between two looks after the models.
@@ -90,7 +88,7 @@ class HostedModel:
         self.champion: HostedModel | None = None
         self.commits = Commits(model.commit)
         self._steps = asyncio.Lock()
-        self.activity = Activity()
+        self.activity, self.delays = Activity(), Delays()
         # Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not
         # follow.
         self.decisions = self.feedback = self.missed = 0
@@ -187,8 +185,11 @@ class HostedModel:
     def learn_many(self, request: schemas.ManyFeedbacks) -> schemas.Learned:
         """Learn from all pieces of feedback, or from none."""
         pairs = [(each.id, UNSEEN if each.label is UNSET else each.label) for each in request.feedback]
+        decided = self.model.receipt(pairs[0][0]).time if pairs else None
         self.model.learn_many(pairs)
         self.feedback += len(pairs)
+        if decided is not None:  # one of each request is enough to tell the delay
+            self.delays.add(decided, time.time())
         for shadow in self.shadows:
             for name, label in pairs:
                 shadow._repeat(name, partial(shadow._learn_own, label))
@@ -316,7 +317,13 @@ class HostedModel:
         """Return the monitor's report with its curve, for the page."""
         report, curve = await self.read_monitor()
         return schemas.Estimates(
-            self.name, self.model.rounds, self.model.waiting, report, curve, self.activity.last(ACTIVITY)
+            self.name,
+            self.model.rounds,
+            self.model.waiting,
+            report,
+            curve,
+            self.activity.last(SECONDS),
+            self.delays.describe(time.time()),
         )
 
     async def read_monitor(self) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -409,33 +416,6 @@ async def look_after(models: Sequence[HostedModel], every: float = EVERY) -> Non
                 log.warning("the model %r: %s", hosted.name, problem)
             logged[hosted.name] = problem
         await asyncio.sleep(every)
-
-
-class Activity:
-    """Counts the decisions in each of the last seconds.
-
-    >>> activity = Activity()
-    >>> activity.count(3, now=100.2), activity.count(1, now=100.9), activity.count(5, now=102.0)
-    (None, None, None)
-    >>> activity.last(3, now=103.5)
-    [4, 0, 5]
-    """
-
-    def __init__(self) -> None:
-        self._seconds: deque[tuple[int, int]] = deque(maxlen=ACTIVITY + 1)
-
-    def count(self, decisions: int, now: float | None = None) -> None:
-        """Add decisions to the present second."""
-        second = int(time.monotonic() if now is None else now)
-        if self._seconds and self._seconds[-1][0] == second:
-            decisions += self._seconds.pop()[1]
-        self._seconds.append((second, decisions))
-
-    def last(self, seconds: int, now: float | None = None) -> list[int]:
-        """Return the decisions in each of the last full seconds, the oldest first."""
-        present = int(time.monotonic() if now is None else now)
-        found = dict(self._seconds)
-        return [found.get(second, 0) for second in range(present - seconds, present)]
 
 
 def _as_arrays(x: schemas.Vector | schemas.Record) -> Any:

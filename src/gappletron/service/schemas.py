@@ -220,7 +220,9 @@ class Models(Struct, frozen=True):
 
 
 class Estimates(Struct, frozen=True):
-    """The monitor's report, its curve over the rounds, and decisions in each of the last seconds."""
+    """The monitor's report, its curve over the rounds, decisions in each of the last seconds, and the delay of feedback
+    in seconds since the start of the server: how long ago the last came, the median and the longest.
+    """
 
     model: str
     rounds: int
@@ -228,6 +230,7 @@ class Estimates(Struct, frozen=True):
     report: dict[str, Any]
     curve: list[dict[str, Any]]
     activity: list[int]
+    delay: dict[str, float] | None
 
 
 class Failure(Struct, frozen=True):
