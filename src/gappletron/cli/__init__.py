@@ -1,4 +1,4 @@
-"""The command line: ``gappletron run``, ``predict``, ``teach``, ``serve``, ``reproduce``, ``graph`` and others.
+"""The command line: ``gappletron run``, ``predict``, ``teach``, ``serve``, ``fleet``, ``reproduce`` and others.
 
 One module per command reads its options and shows results; what it runs is the library's public interface. Tables go
 to the standard output, progress and errors to the standard error; a user error is one sentence and exit code 2. The
@@ -33,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Online classification when what you see depends on what you predict.",
 )
-COMMANDS = "reproduce export run predict teach serve replay graph learners bound demo compile"
+COMMANDS = "reproduce export run predict teach serve fleet replay graph learners bound demo compile"
 for name in COMMANDS.split():
     app.command(name)(take_groups(getattr(import_module(f"gappletron.cli.{name}"), name)))
 app.add_typer(store, name="store")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +20,9 @@ from gappletron.cli.options import ALPHA, given_options, model_option, option
 from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
 from gappletron.online.database import NAME as DEFAULT, URLS
+
+if TYPE_CHECKING:  # it needs the extra `serve`
+    from gappletron.service.app import Service
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
@@ -93,10 +97,10 @@ def serve(
     The options of the graph, of columns and features, the seed and the memory are for a new model, which needs a graph.
     """
     try:
-        from gappletron.service import app, serving
+        from gappletron.service import app
         from gappletron.service.columns import nothing_declared
         from gappletron.service.models import host_models
-        from gappletron.service.tokens import check_host, is_open_to_others, read_tokens
+        from gappletron.service.serving import bind_socket
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
@@ -104,10 +108,7 @@ def serve(
     names = list(places)
     champions = parse_shadows(hosting.shadow or [], names)
     learners = parse_learners(hosting.learner or [], names)
-    tokens = [] if server.token_file is None else read_tokens(server.token_file)
-    if server.token_file is not None and is_open_to_others(server.token_file):
-        tell(f"warning: every user of this machine may read the tokens in {server.token_file}: chmod o-r it")
-    check_host(server.host, tokens)
+    tokens = read_access(server)
     known = {**make_rows(hosting.vectors, columns), **given_options(seed=seed, memory=memory), **limits.parse()}
     known |= given_options(max_features=hosting.max_features)
     known |= {name: value for name, value in vars(storage).items() if value is not None}
@@ -117,7 +118,7 @@ def serve(
         raise UserError("--classes, --revealing and --cost are parts of a graph: give --graph as well, or omit them")
     if hosting.strict and graph is not None and "encoder" not in known and not hosting.vectors:
         raise nothing_declared(names[0])  # before anything is made
-    with serving.bind_socket(server.host, server.port) as listening:
+    with bind_socket(server.host, server.port) as listening:
         with progress("opening"):
             models = {name: open_model(place, name, learners[name], known) for name, place in places.items()}
             if hosting.vectors and any(model.encoder is not None for model in models.values()):
@@ -126,14 +127,34 @@ def serve(
                 raise UserError("--strict is about the columns of records, and no model takes records: omit it")
             hosted = host_models(models, champions, max_waiting=hosting.max_waiting, alpha=alpha, strict=hosting.strict)
             application = app.create_app(hosted, tokens=tokens, max_body=server.max_body)
-        host = f"[{server.host}]" if ":" in server.host else server.host
-        address = f"http://{host}:{listening.getsockname()[1]}/"
-        serving.serve(
-            application,
-            listening,
-            server.max_connections,
-            ready=lambda: tell(f"serving {', '.join(names)}: the page is at {address}"),
-        )
+        run(application, listening, server, ", ".join(names))
+
+
+def read_access(server: ServerOptions) -> list[str]:
+    """Return the tokens of the server, if it may listen where it is to listen."""
+    from gappletron.service.tokens import check_host, is_open_to_others, read_tokens
+
+    tokens = [] if server.token_file is None else read_tokens(server.token_file)
+    if server.token_file is not None and is_open_to_others(server.token_file):
+        tell(f"warning: every user of this machine may read the tokens in {server.token_file}: chmod o-r it")
+    check_host(server.host, tokens)
+    return tokens
+
+
+def make_address(listening: socket.socket, server: ServerOptions) -> str:
+    """Return the address of the server, as its host names it."""
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"http://{host}:{listening.getsockname()[1]}/"
+
+
+def run(application: Service, listening: socket.socket, server: ServerOptions, what: str) -> None:
+    """Serve until a signal comes; say where, and whether everything was stored."""
+    from gappletron.service.serving import serve
+
+    address = make_address(listening, server)
+    serve(
+        application, listening, server.max_connections, ready=lambda: tell(f"serving {what}: the page is at {address}")
+    )
     if application.failures:
         raise UserError(f"stopped, and not everything was stored: {application.failures[0]}")
     tell("stopped: everything is stored")

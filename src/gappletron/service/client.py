@@ -6,15 +6,17 @@ sent again. So a request whose answer was lost on the way is answered again, and
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from gappletron.base.checks import Label
 from gappletron.base.errors import ServiceError, UserError
-from gappletron.service.endpoints import ANY_MODEL, BY_HANDLER, FIRST_MODEL, OF_SERVER
+from gappletron.service.endpoints import ANY_MODEL, BY_HANDLER, FIRST_MODEL, OF_MODELS
 
 if TYPE_CHECKING:  # it loads NumPy and Numba, which the client does not need
     from gappletron.online.receipts import Unseen
@@ -25,6 +27,8 @@ Scores = Mapping[Label, float]
 TRY_AGAIN = (429, 502, 503, 504)
 # Seconds between two attempts, whatever the server asks for.
 LONGEST_PAUSE = 30.0
+# The answer of a process of a fleet where another one has the model.
+MOVED = 307
 
 
 class Decision(NamedTuple):
@@ -54,6 +58,8 @@ class Client:
     :param retries: how often a request is sent again after a lost connection or the answers 429, 502, 503 and 504,
         with growing pauses, or those that the server asks for.
 
+    In a fleet the client remembers which process has its model.
+
     What the server refuses raises :class:`~gappletron.UserError` with its sentence. What it cannot do raises
     :class:`ServiceError`, also where it cannot be reached. Several threads may share a client.
 
@@ -81,6 +87,8 @@ class Client:
         if not url.startswith(("http://", "https://")):
             raise UserError(f"{url!r} is not the address of a server: give one such as 'http://127.0.0.1:8080'")
         self.url = url.rstrip("/")
+        self._retries = retries
+        self._url = self.url  # in a fleet: of the process that has the model
         self._base = FIRST_MODEL if model is None else ANY_MODEL.format(name=quote(model, safe=""))
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
         self._pool = urllib3.PoolManager(maxsize=16, timeout=timeout, retries=_plan_retries(retries))
@@ -150,6 +158,10 @@ class Client:
         """Return all models of the server."""
         return self._call("list_models")["models"]
 
+    def create_model(self, name: str) -> dict[str, Any]:
+        """Make a model of this name in a fleet, if there is none; return what it is."""
+        return self._call("create_model", {"name": name})
+
     def health(self) -> dict[str, Any]:
         """Return ``{"status": "ok"}``, or ``"degraded"`` with a list of `problems`; an error where nothing can be
         stored.
@@ -165,7 +177,9 @@ class Client:
         from urllib3.exceptions import HTTPError
 
         endpoint = BY_HANDLER[handler]
-        path = endpoint.path if endpoint in OF_SERVER else self._base + endpoint.path
+        path = self._base + endpoint.path
+        if endpoint not in OF_MODELS:
+            path, self._url = endpoint.path, self.url
         body, headers = None, dict(self._headers)
         if content is not None:
             headers["Content-Type"] = "application/json"
@@ -176,13 +190,48 @@ class Client:
         if endpoint.is_stored:
             headers["Idempotency-Key"] = secrets.token_hex(16)
         try:
-            answer = self._pool.request(endpoint.method, self.url + path, body=body, headers=headers)
+            answer = self._send(endpoint.method, path, body=body, headers=headers)
         except HTTPError as error:
             reason = getattr(error, "reason", None) or error
             raise ServiceError(f"the service at {self.url} cannot be reached: {reason}") from None
         if answer.status == 200:
             return json.loads(answer.data)
         raise _make_error(answer.status, answer.data)
+
+    def _send(self, method: str, path: str, **request: Any) -> Any:
+        """Return the answer of the process that has the model, which is remembered. Where it does not answer, ask the
+        first one again, which knows where the model is now.
+        """
+        from urllib3.exceptions import HTTPError
+
+        for attempt in range(self._retries + 2):
+            if self._url == self.url:
+                answer = self._pool.request(method, self.url + path, **request)
+                if answer.status != MOVED:
+                    return answer
+                self._url = _read_address(answer.headers.get("Location", ""), path, self.url)
+            with contextlib.suppress(HTTPError):
+                answer = self._pool.request(method, self._url + path, retries=False, **request)
+                if answer.status not in (MOVED, *TRY_AGAIN):
+                    return answer
+            self._url = self.url
+            time.sleep(min(0.1 * 2.0 ** min(attempt, 10), LONGEST_PAUSE))
+        return answer
+
+
+def _read_address(location: str, path: str, known: str) -> str:
+    """Return the address of the process that a request is sent on to. The token goes there too, so not without TLS
+    where it was used before.
+
+    >>> _read_address("http://10.0.0.5:8080/v1/act", "/v1/act", "http://10.0.0.4:8080")
+    'http://10.0.0.5:8080'
+    """
+    address = location.removesuffix(path)
+    if not address.startswith(("https://", "http://")[: 1 + known.startswith("http://")]):
+        raise ServiceError(
+            f"the service at {known} sends the request on to {location!r}: look after its --address", 307
+        )
+    return address
 
 
 def _plan_retries(retries: int) -> Any:

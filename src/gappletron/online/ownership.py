@@ -1,0 +1,201 @@
+"""Which process of a fleet has which model of PostgreSQL open, and where it can be reached.
+
+Every process has one session that holds the advisory locks of all models that it has open: those that a process with
+one model takes too. A process that dies loses its session, and with it the locks, so any other can take its models at
+once. The tables `servers` and `owners` only tell where a model is to be found; that two processes never both write is
+the key of `commits`.
+
+A process that is stopped, or cut off, keeps its session for a while. It notes every second that it lives; when it has
+not done so for :data:`SILENCE` seconds, by the clock of the database, another ends its session.
+"""
+
+import contextlib
+import logging
+import secrets
+import threading
+from typing import NamedTuple
+
+from gappletron.base.errors import Elsewhere, Unavailable, UserError
+from gappletron.online.database import Database
+from gappletron.online.postgres import CREATING, LOCK, Postgres
+from gappletron.online.tables import Table
+
+# Seconds between two notes of a process that it lives; after so many without one it counts as dead.
+BEAT, SILENCE = 1.0, 8.0
+# Seconds after which what is left of a dead process is removed from the tables.
+FORGOTTEN = 3600.0
+
+SERVERS = Table("servers", "server TEXT, address TEXT, pid INTEGER, started REAL, seen REAL", "server")
+OWNERS = Table("owners", "model INTEGER, server TEXT", "model")
+
+NOW = "extract(epoch FROM clock_timestamp())::float8"
+SESSION = "pid, extract(epoch FROM backend_start)::float8"
+# How long to wait until a session is gone that was told to end, in milliseconds.
+PATIENCE = 3000
+
+log = logging.getLogger("gappletron")
+
+
+class _Owner(NamedTuple):
+    """Who has a model open: its process, where it can be reached, its session, and since when it is silent."""
+
+    server: str
+    address: str
+    pid: int
+    started: float
+    silence: float
+
+
+class Ownership:
+    """The models that this process has open, among those of other processes.
+
+    :param url: of the database, in which there is a store.
+    :param address: where other processes send the requests for models that this one has open.
+    """
+
+    def __init__(self, url: str, address: str) -> None:
+        self.address = address
+        self._server = secrets.token_hex(8)
+        self._session: tuple[int, float] | None = None
+        self._models: dict[int, Database] = {}
+        self._database = Postgres(url, "os")
+        self._stop = threading.Event()
+        # Why the others cannot be told that this process lives; None where all is well.
+        self.problem: str | None = None
+        try:
+            self._make_tables()
+            self._note_life()
+        except BaseException:
+            self._database.close()
+            raise
+        self._thread = threading.Thread(target=self._live, name="gappletron ownership", daemon=True)
+        self._thread.start()
+
+    def _make_tables(self) -> None:
+        with self._database.transaction():
+            self._database.run("SELECT pg_advisory_xact_lock(?)", CREATING)  # one of those that come at once
+            for table in (SERVERS, OWNERS):
+                if self._database.run(f"SELECT to_regclass('{table.name}') IS NULL") == [(True,)]:
+                    self._database.run(table.create(self._database.types))
+
+    # ---------------------------------------------------------------------------------------------------------- living
+
+    def _live(self) -> None:
+        """Note every second that this process lives, until it closes."""
+        while not self._stop.wait(BEAT):
+            try:
+                self._note_life()
+                self.problem = None
+            except Exception as error:  # it goes on trying: the server may be started again
+                if self.problem is None:
+                    log.warning("%s", error)
+                self.problem = str(error)
+
+    def _note_life(self) -> None:
+        database = self._database
+        with database.lock:
+            self._keep_session()
+        with database.transaction():
+            database.run(f"UPDATE servers SET seen = {NOW} WHERE server = ?", self._server)
+            database.run(f"DELETE FROM servers WHERE seen < {NOW} - ?", FORGOTTEN)
+
+    def _keep_session(self) -> None:
+        """Take all locks again where the connection was lost; models that others have taken since then are lost."""
+        run = self._database.run
+        with self._database.transaction():
+            (session,) = run(f"SELECT {SESSION} FROM pg_stat_activity WHERE pid = pg_backend_pid()")
+            if session == self._session:
+                return
+            run("SELECT pg_advisory_unlock_all()")  # of an attempt that failed
+            if self._session is not None:
+                self._end_session(*self._session)  # the lost one may have the locks still
+            run(f"INSERT INTO servers VALUES (?, ?, ?, ?, {NOW}) {UPSERT_SERVER}", self._server, self.address, *session)
+            lock = f"pg_try_advisory_lock({LOCK.replace('?', 'model::int')})"
+            for model, is_taken in run(f"SELECT model, {lock} FROM unnest(?::bigint[]) AS model", list(self._models)):
+                if is_taken:
+                    run(OWN, model, self._server)
+                else:
+                    self._models.pop(model).fail("was opened by another process, which has taken over: open it again")
+        self._session = session
+
+    def _end_session(self, pid: int, started: float) -> None:
+        """End a session, if it is still there, and wait until its locks are free."""
+        ended = f"SELECT pg_terminate_backend(pid, {PATIENCE}) FROM (SELECT {SESSION} FROM pg_stat_activity) AS found"
+        self._database.run(f"{ended} (pid, started) WHERE pid = ? AND started = ?", pid, started)
+
+    # ---------------------------------------------------------------------------------------------------------- models
+
+    def take(self, model: int, database: Database) -> None:
+        """Become the owner of a model; :class:`Elsewhere` or another :class:`Unavailable` where another process is.
+
+        :param database: is closed if another process takes over.
+        """
+        with self._database.lock:
+            if model in self._models:
+                raise UserError(f"the model is open twice in this process, in {self._database.name!r}: close it first")
+            self._keep_session()
+            try:
+                with self._database.transaction():
+                    self._take_lock(model)
+                    self._database.run(OWN, model, self._server)
+            except Elsewhere:
+                raise
+            except UserError:
+                self._unlock(model)
+                raise
+            self._models[model] = database
+
+    def _take_lock(self, model: int) -> None:
+        """Take the lock of a model, also from a process that is silent."""
+        for _ in range(2):
+            if self._database.run(f"SELECT pg_try_advisory_lock({LOCK})", model) == [(True,)]:
+                return
+            owner = self._find_owner(model)
+            if owner is None:
+                raise Unavailable(
+                    f"the model is open in a process that does not belong to this fleet, in {self._database.name!r}: "
+                    "close it there"
+                )
+            if owner.silence < SILENCE:
+                if owner.address == self.address:
+                    raise Unavailable(
+                        f"the model is open in another process, which has the address {self.address!r} as well: wait "
+                        "until it has ended, or give each process its own --address"
+                    )
+                raise Elsewhere(f"the model is open in another process: ask {owner.address}", owner.address)
+            log.warning("%s has been silent for %.0f seconds: its models are taken over", owner.address, owner.silence)
+            self._end_session(owner.pid, owner.started)
+        raise Unavailable("the model is being opened by another process: try again in a moment")
+
+    def _find_owner(self, model: int) -> _Owner | None:
+        """Return who says to have a model open; None where nobody of the fleet does."""
+        columns = f"server, address, pid, started, {NOW} - seen"
+        found = self._database.run(f"SELECT {columns} FROM owners JOIN servers USING (server) WHERE model = ?", model)
+        return _Owner(*found[0]) if found else None
+
+    def give_up(self, model: int) -> None:
+        """Let other processes open a model; where the database cannot be reached, they can already."""
+        with self._database.lock:
+            if self._models.pop(model, None) is not None:
+                self._unlock(model)
+
+    def _unlock(self, model: int) -> None:
+        with contextlib.suppress(UserError), self._database.transaction():
+            self._database.run(f"SELECT pg_advisory_unlock({LOCK})", model)
+            self._database.run("DELETE FROM owners WHERE model = ? AND server = ?", model, self._server)
+
+    def close(self) -> None:
+        """Say that this process has ended, and end its session."""
+        self._stop.set()
+        self._thread.join()
+        with contextlib.suppress(UserError), self._database.transaction():
+            self._database.run("DELETE FROM owners WHERE server = ?", self._server)
+            self._database.run("DELETE FROM servers WHERE server = ?", self._server)
+        self._database.close()
+
+
+OWN = "INSERT INTO owners VALUES (?, ?) ON CONFLICT (model) DO UPDATE SET server = excluded.server"
+UPSERT_SERVER = (
+    "ON CONFLICT (server) DO UPDATE SET address = excluded.address, pid = excluded.pid, started = excluded.started, "
+    "seen = excluded.seen"
+)
