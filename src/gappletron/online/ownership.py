@@ -13,6 +13,7 @@ import contextlib
 import logging
 import secrets
 import threading
+import time
 from typing import NamedTuple
 
 from gappletron.base.errors import Elsewhere, Unavailable, UserError
@@ -30,6 +31,8 @@ OWNERS = Table("owners", "model INTEGER, server TEXT", "model")
 
 NOW = "extract(epoch FROM clock_timestamp())::float8"
 SESSION = "pid, extract(epoch FROM backend_start)::float8"
+# How often, and after which pause, a lock is tried of which nobody says to have it.
+TRIES, PAUSE = 5, 0.02
 # How long to wait until a session is gone that was told to end, in milliseconds.
 PATIENCE = 3000
 
@@ -147,25 +150,26 @@ class Ownership:
 
     def _take_lock(self, model: int) -> None:
         """Take the lock of a model, also from a process that is silent."""
-        for _ in range(2):
+        for _ in range(TRIES):
             if self._database.run(f"SELECT pg_try_advisory_lock({LOCK})", model) == [(True,)]:
                 return
             owner = self._find_owner(model)
-            if owner is None:
-                raise Unavailable(
-                    f"the model is open in a process that does not belong to this fleet, in {self._database.name!r}: "
-                    "close it there"
-                )
-            if owner.silence < SILENCE:
+            if owner is None:  # or it is about to say so
+                time.sleep(PAUSE)
+            elif owner.silence < SILENCE:
                 if owner.address == self.address:
                     raise Unavailable(
                         f"the model is open in another process, which has the address {self.address!r} as well: wait "
                         "until it has ended, or give each process its own --address"
                     )
                 raise Elsewhere(f"the model is open in another process: ask {owner.address}", owner.address)
-            log.warning("%s has been silent for %.0f seconds: its models are taken over", owner.address, owner.silence)
-            self._end_session(owner.pid, owner.started)
-        raise Unavailable("the model is being opened by another process: try again in a moment")
+            else:
+                log.warning("%s is silent for %.0f seconds: its models are taken over", owner.address, owner.silence)
+                self._end_session(owner.pid, owner.started)
+        raise Unavailable(
+            f"the model is open in a process that does not belong to this fleet, in {self._database.name!r}: close it "
+            "there"
+        )
 
     def _find_owner(self, model: int) -> _Owner | None:
         """Return who says to have a model open; None where nobody of the fleet does."""

@@ -198,8 +198,10 @@ class Store:
         """Store a graph, and the names of its actions and classes for those who query; nothing where it is there."""
         if self.database.run("SELECT graph FROM graphs WHERE graph = ?", version):
             return
-        self.database.insert(GRAPHS, [(version, document)])
-        self.database.insert(NAMES, _list_names(version, document))
+        # Another model may store the same graph now: the statement waits for it, and then its names are there.
+        self.database.run(f"INSERT INTO {GRAPHS.name} VALUES (?, ?) ON CONFLICT (graph) DO NOTHING", version, document)
+        if not self.database.run("SELECT graph FROM names WHERE graph = ? LIMIT 1", version):
+            self.database.insert(NAMES, _list_names(version, document))
 
     def read_graph(self, version: int) -> FeedbackGraph:
         """Return the graph of this version."""

@@ -7,15 +7,16 @@ models of a process that has died are opened by the others, again by their first
 
 import asyncio
 import contextlib
+import contextvars
 import dataclasses
 import logging
 import re
 import time
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -49,6 +50,8 @@ LISTED = 20
 # What a model takes beside its arrays, in bytes, about.
 OBJECTS = 60_000
 MODEL = "gappletron.model"
+
+T = TypeVar("T")
 
 log = logging.getLogger("gappletron.service")
 
@@ -178,9 +181,14 @@ class Fleet:
         self._busy[name] = task = asyncio.create_task(run())
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # those that wait for it have it too
 
+    def _run_in_thread(self, call: Callable[..., T], *given: Any) -> asyncio.Future[T]:
+        """Open or close a model where it does not keep the loop busy; as :func:`asyncio.to_thread`, in own threads."""
+        run = contextvars.copy_context().run
+        return asyncio.get_running_loop().run_in_executor(self._openers, run, call, *given)
+
     async def _open_one(self, name: str, makes: bool) -> None:
         try:
-            member = await asyncio.get_running_loop().run_in_executor(self._openers, self._load, name, makes)
+            member = await self._run_in_thread(self._load, name, makes)
         except Elsewhere as error:
             if len(self._elsewhere) > 100_000:
                 self._elsewhere.clear()
@@ -231,7 +239,7 @@ class Fleet:
     async def _close(self, name: str, member: "_Member") -> None:
         """Close a model that is not in the list any more. What goes wrong loses nothing that was acknowledged."""
         try:
-            await asyncio.get_running_loop().run_in_executor(self._openers, member.hosted.model.close)
+            await self._run_in_thread(member.hosted.model.close)
         except (UserError, OSError) as error:
             if member.database.problem is None:
                 log.warning("the model %r was closed without a snapshot: %s", name, error)
@@ -250,8 +258,8 @@ class Fleet:
         if self._busy:
             await asyncio.wait(self._busy.values())
         failures = []
-        loop, members = asyncio.get_running_loop(), list(self._open.values())
-        closing = [loop.run_in_executor(self._openers, member.hosted.model.close) for member in members]
+        members = list(self._open.values())
+        closing = [self._run_in_thread(member.hosted.model.close) for member in members]
         for member, found in zip(members, await asyncio.gather(*closing, return_exceptions=True), strict=True):
             if found is not None and "has taken over" not in (member.database.problem or ""):
                 failures.append(str(found))
