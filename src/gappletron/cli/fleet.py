@@ -45,7 +45,7 @@ class FleetStorageOptions(StorageOptions):
     """What is kept of the models, and how safely."""
 
     snapshot_every: int = option(
-        10_000, "Events of a model between snapshots: fewer make it open quicker.", metavar="EVENTS", min=1
+        1_000, "Events of a model between snapshots: fewer make it open quicker.", metavar="EVENTS", min=1
     )
 
 

@@ -69,7 +69,7 @@ def open_contents(
     """
     is_new = not is_stored(place, name)
     if is_new and start is None and "graph" not in given:
-        raise UserError(
+        raise Missing(
             f"there is no model {name!r} in {str(place)!r} yet, and a new one needs a graph: give one, for example "
             "graph=FeedbackGraph.filtering(['ham', 'spam'])"
         )

@@ -30,7 +30,7 @@ from gappletron.base.errors import Elsewhere, Unavailable, UserError
 from gappletron.online.contents import Contents
 from gappletron.online.database import Database, Missing
 from gappletron.online.journal import Policy
-from gappletron.online.opening import is_stored, open_contents
+from gappletron.online.opening import open_contents
 from gappletron.online.shared import LANES, Shared
 from gappletron.play.options import Options
 from gappletron.service.app import MAX_BODY, Call, Refusal, Service, answer_json, decode
@@ -48,7 +48,7 @@ BELIEVED = 0.5
 # So many models are listed, and so many problems told.
 LISTED = 20
 # What a model takes beside its arrays, in bytes, about.
-OBJECTS = 60_000
+OBJECTS = 120_000
 MODEL = "gappletron.model"
 
 T = TypeVar("T")
@@ -105,15 +105,16 @@ class Fleet:
         """Ask for the machine code that new models need, before requests come."""
         if self.makes:
             hosted = HostedModel("new", Online(**{"monitor": True, **self._template}), **self._hosting)
-            self._warm_up(hosted)
+            self._warm_up(hosted, hosted.model._contents)
             hosted.commits.close()
 
-    def _warm_up(self, hosted: HostedModel) -> None:
+    def _warm_up(self, hosted: HostedModel, contents: Contents) -> None:
         """Ask for machine code, if no model of this kind was here before."""
         model = hosted.model
         kind = (model.learner.name, model.graph.n_classes, model.graph.n_actions, hosted.takes_records)
         if kind not in self._warm:
             hosted.warm_up()
+            contents.player.engine.find_repeat()  # what was logged since the last snapshot is played again
             self._warm.add(kind)
 
     # ---------------------------------------------------------------------------------------------------------- using
@@ -201,16 +202,18 @@ class Fleet:
 
     def _load(self, name: str, makes: bool) -> "_Member":
         """Return a stored model, or a new one; in a thread."""
-        is_new = not is_stored(self.shared, name)
-        if is_new and not makes:
-            raise Missing(f"there is no model {name!r}: create it first, with POST /v1/models/new")
-        seed = self._template.get("seed", 0) ^ zlib.crc32(name.encode())
-        given = {**self._template, "seed": seed} if is_new else self._changes
-        contents = open_contents(self.shared, name, self._policy, given, None, ())
+        given = self._changes
+        if makes:
+            seed = self._template.get("seed", 0) ^ zlib.crc32(name.encode())
+            given = {**self._template, "seed": seed}
+        try:
+            contents = open_contents(self.shared, name, self._policy, given, None, ())
+        except Missing:
+            raise Missing(f"there is no model {name!r}: create it first, with POST /v1/models/new") from None
         model = Online._from_contents(contents)
         try:
             hosted = HostedModel(name, model, threads=self._committers, **self._hosting)
-            self._warm_up(hosted)
+            self._warm_up(hosted, contents)
         except BaseException:
             model.close()
             raise
