@@ -21,7 +21,7 @@ OTHER_SETTING = "not built: another setting, without features"
 
 
 class Cited(NamedTuple):
-    """A method that the paper cites: what is built of it (learners and pieces by name), and a remark."""
+    """A method that the paper cites: what is built of it (learners and components by name), and a remark."""
 
     method: str
     reference: str

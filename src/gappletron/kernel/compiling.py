@@ -63,7 +63,7 @@ _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
 
 
 def interpreted() -> contextlib.AbstractContextManager[None]:
-    """Run everything inside as plain Python: slow, but a debugger and a print work inside a piece.
+    """Run everything inside as plain Python: slow, but a debugger and a print work inside a component.
 
     It holds for the current thread (or asynchronous task) alone, and for the models and runs that are made inside.
 
