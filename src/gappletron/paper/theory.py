@@ -109,17 +109,21 @@ class Bound(NamedTuple):
         return cls(theorem.name, theorem.statement, value, theorem.separable, refusal)
 
 
-def expectation(c: Symbols) -> float:
-    """max{3/2 K' R L h^2, 2 h sqrt(rho K' L n)} (K' in place of K, except in R: docs, page Errata, number 3).
+# The constant of the expectation theorem while gamma_t = 1/2 (docs, page Errata, number 6).
+SHORT = 4.0 - 2.0 * math.sqrt(2.0)
 
-    The paper has 2 for 3/2 (erratum 6).
+
+def expectation(c: Symbols) -> float:
+    """max{1.172 K' R L h^2, 2 h sqrt(rho K' L n)} (K' in place of K, except in R: docs, page Errata, number 3).
+
+    The paper has 2 for 1.172 = 4 - 2 sqrt 2 (erratum 6).
     """
-    return max(1.5 * c.effective * c.R * c.L * c.h**2, 2.0 * c.h * math.sqrt(c.rho * c.effective * c.L * c.n))
+    return max(SHORT * c.effective * c.R * c.L * c.h**2, 2.0 * c.h * math.sqrt(c.rho * c.effective * c.L * c.n))
 
 
 def expectation_separable(c: Symbols) -> float:
-    """max{4 h sqrt(rho L n), 6 R L h^2} - (1/K') sum l_t(W_t): as corrected in erratum 6."""
-    return max(4.0 * c.h * math.sqrt(c.rho * c.L * c.n), 6.0 * c.R * c.L * c.h**2) - c.loss_sum / c.effective
+    """max{4 h sqrt(rho L n), 4.687 R L h^2} - (1/K') sum l_t(W_t): as corrected in erratum 6."""
+    return max(4.0 * c.h * math.sqrt(c.rho * c.L * c.n), 4.0 * SHORT * c.R * c.L * c.h**2) - c.loss_sum / c.effective
 
 
 def high_probability(c: Symbols) -> float:
@@ -319,13 +323,13 @@ def _list_graphs(
 def _bound_decoded(
     learner: DecodedLogistic, problem: Problem, graphs: Sequence[FeedbackGraph], n: float, path: float
 ) -> list[Bound]:
-    """Return the bounds without K. After the last round n or fewer rounds were counted, so eta_T is not smaller."""
+    """Return the bounds without K. Before the last round at most min(n, T - 1) were counted: eta_T is not smaller."""
     rule, optimizer = learner.exploration, learner.optimizer
     assert isinstance(rule, Decoding)
     assert isinstance(optimizer, FixedOGD)
     ball = optimizer.radius * learner.pace_after(0)  # W is in it while the rate stays the same
     B = problem.radius if problem.radius is not None else 1.0 if math.isinf(ball) else ball
-    last = learner.rate_after(math.ceil(n))
+    last = learner.rate_after(min(math.ceil(n), problem.horizon() - 1))
     explored = min(n / 2.0, rule.gamma * n / math.sqrt(max(rule.horizon, n / 4.0))) if n else 0.0
     costs = "bounds mistakes, and the graph has costs" if any(graph.has_costs for graph in graphs) else None
     symbols = DecodedSymbols(last, explored, B, path, problem.graph.n_classes, problem.horizon())
