@@ -1,4 +1,4 @@
-"""A learner whose bound does not have K: logistic regression in base 2 with randomized decoding (docs, page No K)."""
+"""A learner whose bound does not have K: logistic regression in base 2 with randomized decoding (docs, page Decoding)."""
 
 import math
 from typing import Any, Self
@@ -29,7 +29,7 @@ class DecodedLogistic(WithLoss):
     The tuning "theory" knows T and B, a bound on ||U||, and has ``sum S_t(U) + 1.533 B X sqrt(rho T)``; "any-time" does
     not know T, and has 2.169 in place of 1.533; "moving" is for comparators that move in the ball of radius B. With
     full information each has ``sum S_t(U) + .588 ||U||^2 X^2``, for every T and U ("moving": the same with ``B^2 + 2 B
-    P`` for a path of length P). "only-t" is "theory" with gamma = 1. The docs, page No K, have the proofs.
+    P`` for a path of length P). "only-t" is "theory" with gamma = 1. The docs, page Decoding, have the proofs.
 
     >>> DecodedLogistic().name, DecodedLogistic().exploration
     ('decoded-logistic', Decoding(gamma=1.0, horizon=0.0))

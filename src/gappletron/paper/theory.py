@@ -1,5 +1,5 @@
 """The right-hand side of every theorem of the paper, for a learner and a problem, with the corrections of the errata;
-and of the theorems without K of :class:`DecodedLogistic`, which are ours (docs, page No K).
+and of the theorems without K of :class:`DecodedLogistic`, which are ours (docs, page Decoding).
 
 Most theorems bound the surrogate regret: the mistakes of a run minus the loss of the comparator. A separable theorem
 bounds the mistakes themselves. Symbols: K is the number of classes (K' the number that the loss requires), rho the size
@@ -227,11 +227,14 @@ def decoded_margin(c: DecodedSymbols) -> float:
 
 
 MOVING, MARGIN = Theorem("decoded-moving", decoded_moving), Theorem("decoded-margin", decoded_margin)
+# The learners that have theorems.
+Proved = Gappletron | DecodedLogistic
+
 # The theorems of DecodedLogistic, in place of the paper's.
 DECODED = (Theorem("decoded", decoded), MARGIN, MOVING)
 
 
-def list_theorems(learner: Gappletron | DecodedLogistic) -> tuple[Theorem, ...]:
+def list_theorems(learner: Proved) -> tuple[Theorem, ...]:
     """Return the theorems that are about this kind of learner.
 
     >>> [theorem.name for theorem in list_theorems(DecodedLogistic())]
@@ -241,7 +244,7 @@ def list_theorems(learner: Gappletron | DecodedLogistic) -> tuple[Theorem, ...]:
 
 
 def bounds(
-    learner: Gappletron | DecodedLogistic,
+    learner: Proved,
     graph: FeedbackGraph | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph],
     *,
     rounds: int,
@@ -276,7 +279,7 @@ def bounds(
     expectation 3919 None
     expectation-separable 5543 is proved for gamma = 5.657, and the learner has 4
     """
-    if not isinstance(learner, Gappletron | DecodedLogistic):
+    if not isinstance(learner, Proved):
         raise UserError(f"{learner!r} is not a Gappletron: the theorems apply to Gappletron and DecodedLogistic only")
     rounds, max_norm = whole(rounds, "rounds", least=1), number(max_norm, "max_norm", above=0.0)
     delta = number(delta, "delta", above=0.0, most=1.0)

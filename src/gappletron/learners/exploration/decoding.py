@@ -1,4 +1,4 @@
-"""Randomized decoding: p_t from the losses of all labels, for a bound without K (docs, page No K)."""
+"""Randomized decoding: p_t from the losses of all labels, for a bound without K (docs, page Decoding)."""
 
 import math
 from typing import Any
@@ -23,7 +23,7 @@ class Decoding(Decaying):
     half of the loss, for every number of classes. Then ``p = (1-c) b + (c/rho) 1_S`` as in :class:`gappletron.TopUp`:
     every label is shown with probability at least ``gamma_t/rho``. The rate is ``gamma_t = min(1/2, gamma /
     sqrt(max(n_t, horizon)))``, and 0 where y* reveals: with ``horizon=T`` it is the same in all T rounds, and by
-    default it falls. The docs, page No K, have the theorem; it is for :class:`gappletron.DecodedLogistic`.
+    default it falls. The docs, page Decoding, have the theorem; it is for :class:`gappletron.DecodedLogistic`.
 
     >>> Decoding()
     Decoding(gamma=1.0, horizon=0.0)
