@@ -34,6 +34,7 @@ from .learners.bandits import (
     Soba as Soba,
     SobaDiag as SobaDiag,
 )
+from .learners.decoded import DecodedLogistic as DecodedLogistic
 from .learners.estimators import (
     Estimator as Estimator,
     OneAgainstAll as OneAgainstAll,
@@ -41,6 +42,7 @@ from .learners.estimators import (
     SquareCBG as SquareCBG,
 )
 from .learners.exp3 import Exp3G as Exp3G
+from .learners.exploration.decoding import Decoding as Decoding
 from .learners.exploration.optimised import Optimised as Optimised
 from .learners.exploration.rules import (
     BurnIn as BurnIn,

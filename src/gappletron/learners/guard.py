@@ -136,8 +136,8 @@ class Guarded(Learner):
         return "auto" if type(self.scorer) is Tracking else "guarded"
 
     def check(self) -> None:
-        if self.exploration.needs_stability:
-            raise UserError(f"{self.exploration!r} needs a loss and an optimizer: use it with Gappletron (gapsmh)")
+        if self.exploration.needs_loss:
+            raise UserError(f"{self.exploration!r} needs a learner with a loss: use it with Gappletron (gapsmh)")
         if self.kappa == 0.0:
             raise UserError("kappa must be above 0: with steps of 0 the guard could not learn")
 
