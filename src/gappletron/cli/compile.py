@@ -14,6 +14,11 @@ from gappletron.base.signals import exit_code, raising
 from gappletron.cli.options import Learners
 from gappletron.cli.output import tell
 
+EXAMPLES = """\
+gappletron compile
+gappletron compile --classes 20
+gappletron compile --learner auto --learner gapsmh --jobs 2"""
+
 
 def compile(
     learner: Learners = None,

@@ -20,6 +20,11 @@ from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
 from gappletron.online.database import NAME as DEFAULT, URLS
 
+EXAMPLES = """\
+gappletron serve mail.sqlite --graph filtering --classes ham,spam
+gappletron serve mail.sqlite --host 0.0.0.0 --token-file tokens.txt --access-log
+gappletron serve mail.sqlite new=new.sqlite --shadow new=mail --learner new=one-against-all"""
+
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 

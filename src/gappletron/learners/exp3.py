@@ -8,8 +8,8 @@ from gappletron.kernel.numerics import Row, argmax
 from gappletron.kernel.pieces import Positive, Share
 from gappletron.kernel.state import Field, Layout
 from gappletron.kernel.types import Floats
-from gappletron.learners.score_parts import ScoreParts, not_linear
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
+from gappletron.learners.score_parts import ScoreParts, not_linear
 
 
 class Exp3G(Learner):

@@ -32,15 +32,6 @@ from gappletron.kernel.numerics import Row, argmax, dot, is_followed, rival, sha
 from gappletron.kernel.pieces import NotNegative, Positive, Share, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch, freeze
 from gappletron.kernel.types import Floats
-from gappletron.learners.score_parts import (
-    COSTS,
-    GIVEN,
-    GUARD,
-    LIMITS,
-    ScoreParts,
-    not_linear,
-    score_entries,
-)
 from gappletron.learners.estimators import (
     SHARPNESS,
     average_softmax,
@@ -53,6 +44,15 @@ from gappletron.learners.exploration.secure import secure, value
 from gappletron.learners.learner import Decision, Learner, Round, exchange, propensity
 from gappletron.learners.optimizers import fill_all
 from gappletron.learners.run_bound import REASONS, Restart, RunBound
+from gappletron.learners.score_parts import (
+    COSTS,
+    GIVEN,
+    GUARD,
+    LIMITS,
+    ScoreParts,
+    not_linear,
+    score_entries,
+)
 from gappletron.learners.scorers import NONE, RESET, RETURN, Scorer, Tracking
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label

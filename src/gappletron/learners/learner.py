@@ -16,8 +16,8 @@ from gappletron.kernel.numerics import LEAST_PROBABILITY, Row, argmax, dot, marg
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, freeze
 from gappletron.kernel.types import NO_VECTOR, Floats
-from gappletron.learners.score_parts import ScoreParts, score_entries
 from gappletron.learners.run_bound import Restart, RunBound
+from gappletron.learners.score_parts import ScoreParts, score_entries
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from gappletron.kernel.numerics import Row, argmax, dot, rival, to_double
 from gappletron.kernel.pieces import Piece, Positive, PositiveOrInfinite, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
-from gappletron.learners.score_parts import GIVEN as GIVEN_PART, LIMITS, ScoreParts, score_entries
 from gappletron.learners.learner import Round
 from gappletron.learners.optimizers import AdaGrad, ConfidenceWeighted, copy_all, exchange_all, fill_all
+from gappletron.learners.score_parts import GIVEN as GIVEN_PART, LIMITS, ScoreParts, score_entries
 
 # The members of a mixture: the optimizers with a long and a short memory, AdaGrad, and the scores that came with x.
 SLOW, FAST, THIRD, GIVEN = range(4)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from gappletron.base import tables
 from gappletron.base.checks import Label
 from gappletron.base.text import make_printable
 from gappletron.data.records.naming import FeatureName
@@ -91,15 +92,17 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON."""
         return {
-            "label": self.label,
+            "class": self.label,
             "against": self.against,
             "difference": self.difference,
             "probability": self.probability,
             "exploration": self.exploration,
             "parts": [vars(part) for part in self.parts],
             "others": dict(self.others),
-            "actions": [[name, chance] for name, chance in self.probabilities.items()],
-            "labels": [[name, chance] for name, chance in self.chances.items()],
+            "actions": list(self.probabilities),
+            "action_probabilities": list(self.probabilities.values()),
+            "classes": list(self.chances),
+            "probabilities": list(self.chances.values()),
         }
 
     def rows(self, most: int = SHOWN) -> list[tuple[str, str, str]]:
@@ -120,13 +123,12 @@ class Explanation:
         )
 
     def __str__(self) -> str:
-        rows = [(make_printable(name), *cells) for name, *cells in self.rows()]
-        widths = [max(map(len, column)) for column in zip(HEADER, *rows, strict=True)]
-        lines = [
-            f"{name:<{widths[0]}}  {value:>{widths[1]}}  {added:>{widths[2]}}"
-            for name, value, added in (HEADER, tuple("-" * width for width in widths), *rows)
-        ]
-        return "\n".join([make_printable(self.headline), *lines])
+        return self.to_text()
+
+    def to_text(self, width: int | None = None, most: int = SHOWN) -> str:
+        """Return the explanation as a table of at most so many parts; lines have at most so many characters."""
+        rows = [(make_printable(name), *cells) for name, *cells in self.rows(most)]
+        return "\n".join([tables.wrap(make_printable(self.headline), width), *tables.align(HEADER, rows, width)])
 
     def _repr_html_(self) -> str:
         cells = "".join(
@@ -136,7 +138,7 @@ class Explanation:
         return f"<p>{escape(self.headline)}</p><table><tr>{head}</tr>{cells}</table>"
 
 
-HEADER = ("", "value", "added")
+HEADER = ("part", "value", "added")
 
 
 def _sign(added: float) -> str:

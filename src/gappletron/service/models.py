@@ -265,6 +265,17 @@ class HostedModel:
         label, chances = self.model.predict_both(x, scores=None if scores is None else scores[0])
         return schemas.Prediction(label, self.model.graph.classes, chances.tolist())
 
+    def explain(self, request: schemas.OneRecord | schemas.OneVector) -> schemas.Explanation:
+        """Return what each part of a row adds to the score of the class that is decided."""
+        self.columns.check([request.x])
+        if len(encode_json(request.x)) > schemas.MOST_EXPLAINED:
+            raise UserError(
+                f"x has more than {schemas.MOST_EXPLAINED:,} bytes: ask for the explanation of shorter rows"
+            )
+        scores = self._read_scores(request)
+        why = self.model.explain(_as_arrays(request.x), scores=None if scores is None else scores[0])
+        return msgspec.convert(why.to_dict(), schemas.Explanation)
+
     def predict_many(self, request: schemas.ManyRecords | schemas.ManyVectors) -> schemas.Predictions:
         """Return the classes of many rows, with probabilities."""
         self.columns.check(request.rows)
