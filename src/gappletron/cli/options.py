@@ -326,9 +326,7 @@ class PresetOptions:
             return
         name, _ = split_settings(graph)
         if name not in PRESETS:
-            raise unknown(name, "graph", [*PRESETS, "a FILE.json"])
-        if self.classes:
-            self.open_alone(graph)
+            raise unknown(name, "graph", [*PRESETS, "FILE.json"])
 
     def open_alone(self, graph: str) -> gp.FeedbackGraph:
         """Return the graph of a command without a stream."""
@@ -351,6 +349,15 @@ class GraphOptions(PresetOptions):
 
         entries = [entry for text in self.cost or () for entry in read_costs(text, graph.actions, graph.classes)]
         return graph.with_costs(entries) if entries else graph
+
+    def check(self, graph: str | None) -> None:
+        """Raise UserError for a graph that cannot be opened, whatever the data are."""
+        super().check(graph)
+        names = (self.classes or "").split(",")
+        if len(names) > 1 and not (graph or "").endswith(".json"):
+            from gappletron.graphs.open import open_graph
+
+            self.add_costs(open_graph(graph or "bandit", names, self.revealing))
 
     def open(self, graph: str | None, stream: gp.Stream) -> gp.FeedbackGraph:
         """Return the graph for a stream that is played or taught."""

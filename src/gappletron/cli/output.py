@@ -19,6 +19,7 @@ from gappletron.base.progress import print_line, progress
 from gappletron.base.signals import NOTHING_YET, exit_code, raising
 from gappletron.base.tables import align, find_width, wrap
 from gappletron.base.text import make_printable
+from gappletron.cli.cures import translate
 
 STANDARD_OUTPUT = Path("-")
 
@@ -35,7 +36,8 @@ def tell(line: str) -> None:
 
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage())
+        is_access = record.name == "gappletron.access"  # one line for each request, however long
+        (print_line if is_access else tell)(make_printable(record.getMessage()))
 
 
 def show_log() -> None:
@@ -52,7 +54,7 @@ def show_error(error: Exception) -> None:
     if isinstance(error, OSError):
         tell(f"gappletron: cannot write to the standard output ({error.strerror}): send it elsewhere")
     else:
-        tell(f"gappletron: {' '.join(str(error).splitlines())}")
+        tell(f"gappletron: {translate(' '.join(str(error).splitlines()))}")
 
 
 def check_outputs(*, inputs: tuple[str, ...] = (), **outputs: Path | None) -> None:

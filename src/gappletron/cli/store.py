@@ -33,7 +33,11 @@ Age = Annotated[str | None, typer.Option(help="How long they are kept: 7d, 12h."
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A file of SQLite that no process has open.")]
 
 
-@command("show mail.sqlite", "show mail.sqlite --name model", "show postgresql://host/models --name mail",)
+@command(
+    "show mail.sqlite",
+    "show mail.sqlite --name model",
+    "show postgresql://host/models --name mail",
+)
 def show(place: PlaceArgument, name: ModelName = "model") -> None:
     """Show what a store holds of a model; it may be open."""
     from gappletron.online import decisions
@@ -41,7 +45,11 @@ def show(place: PlaceArgument, name: ModelName = "model") -> None:
     _show(place, decisions.summarise(place, name=name))
 
 
-@command("check mail.sqlite", "check copy.sqlite", "check postgresql://host/models --name mail",)
+@command(
+    "check mail.sqlite",
+    "check copy.sqlite",
+    "check postgresql://host/models --name mail",
+)
 def check(place: PlaceArgument, name: ModelName = "model") -> None:
     """Check every row and page, and do everything again that was logged; it may be open."""
     from gappletron.online import upkeep
@@ -54,7 +62,11 @@ def check(place: PlaceArgument, name: ModelName = "model") -> None:
     say(f"{found.rounds:,} rounds read and replayed: {compared}")
 
 
-@command("backup mail.sqlite copy.sqlite", "check copy.sqlite", "backup mail.sqlite /backups/mail-$(date +%F).sqlite",)
+@command(
+    "backup mail.sqlite copy.sqlite",
+    "check copy.sqlite",
+    "backup mail.sqlite /backups/mail-$(date +%F).sqlite",
+)
 def backup(
     place: PlaceArgument, path: Annotated[Path, typer.Argument(metavar="COPY", help="The file to write.")]
 ) -> None:
@@ -132,7 +144,11 @@ def vacuum(place: PlaceArgument) -> None:
         database.close()
 
 
-@command("accept mail.sqlite", "check mail.sqlite", "backup mail.sqlite copy.sqlite",)
+@command(
+    "accept mail.sqlite",
+    "check mail.sqlite",
+    "backup mail.sqlite copy.sqlite",
+)
 def accept(file: FileArgument) -> None:
     """Let a file be opened that was refused, with what it holds: after a loss that was reported."""
     from gappletron.online.sqlite import accept

@@ -45,9 +45,7 @@ def teach(
     seed: Seed = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Where to write the model. Default: MODEL itself.", metavar="PATH", rich_help_panel=RESULTS
-        ),
+        typer.Option(help="Where to write the model. Default: MODEL itself.", metavar="PATH", rich_help_panel=RESULTS),
     ] = None,
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start.

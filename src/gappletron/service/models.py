@@ -26,7 +26,7 @@ from gappletron.base.checks import Label
 from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
 from gappletron.base.version import __version__
 from gappletron.data.vectors import Checker, Vectors
-from gappletron.kernel.compiling import background, load_tables
+from gappletron.kernel.compiling import SECONDS_TO_COMPILE, background, load_tables
 from gappletron.kernel.types import MOST_FEATURES
 from gappletron.service import schemas
 from gappletron.service.activity import SECONDS, Activity, Delays
@@ -37,8 +37,6 @@ from gappletron.service.commits import Commits
 ESTIMATES_AGE = 1.0
 # Seconds between two looks after the models.
 EVERY = 5.0
-# Seconds that the machine code of one function takes, about.
-SECONDS_TO_COMPILE = 3
 # Seconds between two lines of the log about the same shadow.
 COMPLAINTS = 60.0
 
