@@ -89,8 +89,10 @@ from .learners.perceptron import (
 )
 from .learners.registry import named as named, names as names
 from .learners.run_bound import Restart as Restart, RunBound as RunBound
+from .learners.score_parts import ScoreParts as ScoreParts
 from .learners.scorers import GivenScores as GivenScores, Scorer as Scorer, Tracking as Tracking
 from .online.decisions import read_decisions as read_decisions
+from .online.explanation import Contribution as Contribution, Explanation as Explanation
 from .online.model import Online as Online
 from .online.off_policy import (
     Evaluation as Evaluation,

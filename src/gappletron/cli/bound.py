@@ -18,6 +18,11 @@ from gappletron.base.progress import progress
 from gappletron.cli.options import GraphName, PlotPath, PresetOptions, Results, given_options, option
 from gappletron.cli.output import check_outputs, say
 
+EXAMPLES = """\
+gappletron bound gapsmh --graph filtering --classes 3
+gappletron bound gapsmh --graph filtering --classes 3 --rounds 2000 --measure 3
+gappletron bound --run ID --results results --plot bounds.png"""
+
 
 @dataclass(frozen=True)
 class BoundOptions:
