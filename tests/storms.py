@@ -83,16 +83,26 @@ class Struck(BaseException):
 
 @contextlib.contextmanager
 def lightning():
-    """A function that lets a signal, whose handler raises Struck, strike after about so many microseconds."""
+    """A function that lets a signal, whose handler raises Struck, strike after about so many microseconds; 0: never.
+
+    Another thread may get the signal and pass it on late, so one that comes when nothing should strike is ignored.
+    """
+    is_armed = False
 
     def strike(*_):
-        raise Struck
+        if is_armed:
+            raise Struck
+
+    def strike_after(microseconds):
+        nonlocal is_armed
+        is_armed = microseconds > 0
+        signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
 
     before = signal.signal(signal.SIGALRM, strike)
     try:
-        yield lambda microseconds: signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
+        yield strike_after
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        strike_after(0)
         signal.signal(signal.SIGALRM, before)
 
 
