@@ -33,6 +33,9 @@ def list_metrics(hosted: HostedModel, report: dict[str, Any]) -> list[tuple[Any,
         }
         for name in ("error", "cost")
     }
+    for of in ("policy", "greedy"):
+        low, high = report[of]["error_of_all"]
+        estimates["error"] |= {(of, "low_of_all"): low, (of, "high_of_all"): high}
     return [
         (COUNTER, "decisions", "Decisions since the start of the server.", hosted.decisions),
         (COUNTER, "feedback", "Pieces of feedback learned from since the start.", hosted.feedback),
