@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib.util
+import io
 import re
 import shlex
 from pathlib import Path
@@ -53,12 +55,20 @@ def run_commands(block: str) -> None:
 
 @pytest.mark.parametrize("page", pages_with("python", "console"))
 def test_code_and_commands_run(page, tmp_path, monkeypatch):
-    """In the order of the page, in one folder: what an example writes, a later one may read."""
+    """In the order of the page, in one folder: what an example writes, a later one may read.
+
+    An `output` block shows what the Python block before it prints.
+    """
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
+    printed = ""
     for kind, text in kinds_and_blocks(page):
         if kind == "python":
-            exec(compile(text, str(page), "exec"), names)
+            with contextlib.redirect_stdout(io.StringIO()) as caught:
+                exec(compile(text, str(page), "exec"), names)
+            printed = caught.getvalue()
+        elif kind == "output":
+            assert comparable(printed) == comparable(text)
         elif kind == "console":
             assert text.startswith("$ ")
             run_commands(text)
