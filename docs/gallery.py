@@ -2,14 +2,11 @@
 
     python docs/gallery.py [sms ...]
 
-The code is that of the pages; a block marked `output` shows what the Python block before it prints.
+The code is that of the pages.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,6 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from outputs import play_page
 
 from gappletron.base.colours import COLOURS
 
@@ -64,24 +62,6 @@ FIGURES: dict[str, tuple[str, str, Callable[[Names], dict[str, Any]]]] = {
         lambda names: {label: names["runs"].of(label) for label in names["learners"]},
     ),
 }
-
-
-def play_page(page: Path) -> tuple[dict[str, Any], str]:
-    """Run the Python blocks of a page; return their names, and the page with what they print."""
-    names: dict[str, Any] = {"__name__": "__main__"}
-    printed = ""
-
-    def play_block(found: re.Match[str]) -> str:
-        nonlocal printed
-        if found[1] == "output":
-            return f"```output\n{printed}```"
-        with contextlib.redirect_stdout(io.StringIO()) as caught:
-            exec(compile(found[2], str(page), "exec"), names)
-        printed = caught.getvalue()
-        return found[0]
-
-    text = re.sub(r"^```(python|output)\n(.*?)^```$", play_block, page.read_text("utf-8"), flags=re.M | re.S)
-    return names, text
 
 
 def find_curve(runs: Any) -> tuple[Any, Any]:
