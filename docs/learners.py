@@ -90,6 +90,11 @@ CITED = (
         "preset `apple-tasting`",
     ),
     Cited(
+        "partial monitoring",
+        "Lattimore, Szepesvari 2018",
+        remark="not built: a more general setting than feedback graphs, without features",
+    ),
+    Cited(
         "spam filters",
         "Cesa-Bianchi et al. 2003, Sculley, Brodley 2008",
         remark="not built: applications of Perceptrons and support vector machines",

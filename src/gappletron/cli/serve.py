@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -20,13 +21,21 @@ from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
 from gappletron.online.database import NAME as DEFAULT, URLS
 
+EXAMPLES = """\
+gappletron serve mail.sqlite --graph filtering --classes ham,spam
+gappletron serve mail.sqlite --host 0.0.0.0 --token-file tokens.txt --access-log
+gappletron serve mail.sqlite new=new.sqlite --shadow new=mail --learner new=one-against-all"""
+
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
+LEVELS = ("debug", "info", "warning", "error")
+log = logging.getLogger("gappletron.serve")
 
 
 @dataclass(frozen=True)
 class ModelOptions:
     """What the models are."""
 
+    title: ClassVar[str] = "Models"
     learner: list[str] | None = option(
         None, "For new models, or for one of them: NAME=LEARNER; repeatable. Default: auto.", metavar="[NAME=]LEARNER"
     )
@@ -47,9 +56,17 @@ class ModelOptions:
 class StorageOptions:
     """What is kept of a model, and how safely."""
 
-    durability: str = option("disk", "What answers survive: a power failure (disk), or a crash of the process (os).")
+    title: ClassVar[str] = "Storage"
+    durability: str = option(
+        "disk",
+        "What answers survive: a power failure (disk, the default), or a crash of the process (os).",
+        metavar="disk|os",
+    )
     snapshot_every: int = option(
-        1_000_000, "Events between snapshots: fewer make a start after a crash quicker.", metavar="EVENTS", min=1
+        1_000_000,
+        "Events between snapshots: fewer make a start after a crash quicker. Default: 1000000.",
+        metavar="EVENTS",
+        min=1,
     )
     pending: int = model_option("pending", default=1_000_000, min=1)
     pending_bytes: int | None = model_option("pending_bytes", metavar="BYTES", min=1)
@@ -59,13 +76,22 @@ class StorageOptions:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where the server listens, and to whom."""
+    """Where the server listens, to whom, and what it prints."""
 
-    host: str = option("127.0.0.1", "Where to listen. Others than this machine need --token-file.")
-    port: int = option(8080, "The port; 0 for one that is free.", min=0, max=65535)
+    title: ClassVar[str] = "Server"
+    host: str = option(
+        "127.0.0.1", "Where to listen. Others than this machine need --token-file. Default: 127.0.0.1.", metavar="HOST"
+    )
+    port: int = option(8080, "The port; 0 for one that is free. Default: 8080.", min=0, max=65535)
     token_file: Path | None = option(None, "A file of tokens, one per line; requests need one.", metavar="PATH")
-    max_body: int = option(16_000_000, "The largest body of a request.", metavar="BYTES", min=1)
-    max_connections: int = option(1_000, "So many connections may be open; more are refused.", min=1)
+    max_body: int = option(16_000_000, "The largest body of a request. Default: 16000000.", metavar="BYTES", min=1)
+    max_connections: int = option(1_000, "So many connections may be open; more are refused. Default: 1000.", min=1)
+    access_log: bool = option(
+        False, "Print a line for each request: when, from where, what, the status and the time it took.", "--access-log"
+    )
+    log_level: str = option(
+        "info", "The least that is printed: debug, info (the default), warning or error.", metavar="LEVEL"
+    )
 
 
 def serve(
@@ -77,15 +103,16 @@ def serve(
             "The first is also at /v1/act. Its name is that of the file, unless it is given.",
         ),
     ],
+    *,
+    graph: options.GraphName = None,
     preset: options.GraphOptions,
     columns: options.ColumnOptions,
     hosting: ModelOptions,
+    memory: options.Memory = None,
+    seed: options.Seed = None,
     limits: options.LimitOptions,
     storage: StorageOptions,
     server: ServerOptions,
-    graph: options.GraphName = None,
-    seed: options.Seed = None,
-    memory: options.Memory = None,
     alpha: options.Alpha = ALPHA,
 ) -> None:
     """Serve models over HTTP; the page at / shows how they do.
@@ -100,6 +127,9 @@ def serve(
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
+    if server.log_level not in LEVELS:
+        raise unknown(server.log_level, "level for --log-level called", LEVELS)
+    logging.getLogger("gappletron").setLevel(server.log_level.upper())
     places = parse_places(stores)
     names = list(places)
     champions = parse_shadows(hosting.shadow or [], names)
@@ -118,6 +148,7 @@ def serve(
     if hosting.strict and graph is not None and "encoder" not in known and not hosting.vectors:
         raise nothing_declared(names[0])  # before anything is made
     with serving.bind_socket(server.host, server.port) as listening:
+        log.info("opening %s", ", ".join(f"{name} ({place})" for name, place in places.items()))
         with progress("opening"):
             models = {name: open_model(place, name, learners[name], known) for name, place in places.items()}
             if hosting.vectors and any(model.encoder is not None for model in models.values()):
@@ -125,7 +156,7 @@ def serve(
             if hosting.strict and all(model.encoder is None for model in models.values()):
                 raise UserError("--strict is about the columns of records, and no model takes records: omit it")
             hosted = host_models(models, champions, max_waiting=hosting.max_waiting, alpha=alpha, strict=hosting.strict)
-            application = app.create_app(hosted, tokens=tokens, max_body=server.max_body)
+            application = app.create_app(hosted, tokens=tokens, max_body=server.max_body, logs_access=server.access_log)
         host = f"[{server.host}]" if ":" in server.host else server.host
         address = f"http://{host}:{listening.getsockname()[1]}/"
         serving.serve(
@@ -133,6 +164,7 @@ def serve(
             listening,
             server.max_connections,
             ready=lambda: tell(f"serving {', '.join(names)}: the page is at {address}"),
+            log_level=server.log_level,
         )
     if application.failures:
         raise UserError(f"stopped, and not everything was stored: {application.failures[0]}")

@@ -547,17 +547,17 @@ class FeedbackGraph:
 
         write_graph(self, path)
 
-    def describe(self) -> str:
-        """Return a description of the graph."""
+    def describe(self, width: int | None = 100) -> str:
+        """Return a description of the graph; lines have at most so many characters."""
         from gappletron.graphs.text import describe
 
-        return describe(self)
+        return describe(self, width)
 
-    def as_text(self) -> str:
-        """Return the matrix as text."""
+    def as_text(self, width: int | None = None) -> str:
+        """Return the matrix as text; where lines may have at most so many characters, in several parts."""
         from gappletron.graphs.text import show_matrix
 
-        return show_matrix(self)
+        return show_matrix(self, width)
 
     def draw(self, path: str | os.PathLike[str] | None = None, ax: Axes | None = None) -> Figure:
         """Draw the graph, or its matrix when it is large, and return the figure.

@@ -233,12 +233,15 @@ class Wanted(NamedTuple):
 
     def wait(self) -> Any:
         """Return the code when it is there. Signals are not held back meanwhile."""
-        start = time.monotonic()
-        due = start + 1.0
+        start, said = time.monotonic(), 0
         while (code := self.find()) is None:
-            if time.monotonic() >= due:
-                log.info("compiling %s, once: %.0f s so far", self, time.monotonic() - start)
-                due = time.monotonic() + SECONDS_BETWEEN_LINES
+            seconds = time.monotonic() - start
+            if seconds >= 1.0 + said * SECONDS_BETWEEN_LINES:
+                if said == 0:
+                    log.info("compiling %s: once, for all later runs; that takes 10 to 60 seconds", self)
+                else:
+                    log.info("compiling %s: %.0f s so far", self, seconds)
+                said += 1
             time.sleep(0.02)
         return code
 

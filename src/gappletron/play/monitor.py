@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gappletron.base import files
+from gappletron.base import files, tables
 from gappletron.base.checks import Label, number
 from gappletron.base.colours import COLOURS
 from gappletron.base.errors import UserError
@@ -18,7 +18,7 @@ from gappletron.base.text import make_printable
 from gappletron.learners.run_bound import Restart, RunBound, describe_restarts
 from gappletron.play import monitor_state
 from gappletron.play.few_labels import warn_of_few_labels
-from gappletron.play.history import align_table, draw_band, label_axes, new_figure
+from gappletron.play.history import draw_band, label_axes, new_figure
 from gappletron.play.monitor_state import BLOCKS, GREEDY, GREEDY_ERROR, JUDGED, POLICY, POLICY_ERROR, SEEN, SLOTS
 from gappletron.play.player import Player
 
@@ -169,7 +169,7 @@ class Report:
         lines = [
             f"{self.rounds:,} rounds, {self.judged:,} judged, {self.labels_seen:,} labels seen, {self.explored:,} "
             f"explored; intervals of confidence {1.0 - self.alpha:g}",
-            *align_table(("", "estimate", "low", "high", "naive"), self._rows()),
+            *tables.align(("", "estimate", "low", "high", "naive"), self._rows()),
         ]
         if self.window is not None:
             lines.append(f"The window: rounds {self.window.first:,} to {self.window.last:,}.")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
@@ -48,6 +49,8 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (ClientDisconnect, 400),
 )
 
+access = logging.getLogger("gappletron.access")
+
 Call = Callable[[Request], Awaitable[Response]]
 
 
@@ -58,10 +61,12 @@ class Refusal(HTTPException):
 class Service:
     """The models behind their endpoints, as an ASGI application."""
 
-    def __init__(self, models: Sequence[HostedModel], tokens: Sequence[str], max_body: int) -> None:
+    def __init__(
+        self, models: Sequence[HostedModel], tokens: Sequence[str], max_body: int, *, logs_access: bool = False
+    ) -> None:
         self.models = {hosted.name: hosted for hosted in models}
         self.first = models[0]
-        self.tokens, self.max_body = tokens, max_body
+        self.tokens, self.max_body, self.logs_access = tokens, max_body, logs_access
         # Why models could not be closed.
         self.failures: list[str] = []
         self.metrics = Metrics(models)
@@ -85,7 +90,10 @@ class Service:
             await self.app(scope, receive, send_on)
         finally:
             route = scope.get("route")
-            self.metrics.count("other" if route is None else route.path, status, time.perf_counter() - begin)
+            seconds = time.perf_counter() - begin
+            self.metrics.count("other" if route is None else route.path, status, seconds)
+            if self.logs_access:
+                log_access(scope, status, seconds)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -210,12 +218,26 @@ class Service:
         return Response(await self.metrics.write(), media_type=CONTENT_TYPE_LATEST)
 
 
-def create_app(models: Sequence[HostedModel], *, tokens: Sequence[str] = (), max_body: int = MAX_BODY) -> Service:
+def log_access(scope: Scope, status: int, seconds: float) -> None:
+    """Log a request: when it ended, from where it came, what it asked for, its status and its milliseconds."""
+    now, client = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), scope.get("client")
+    where = "-" if client is None else client[0]
+    access.info("%s %s %s %s %d %.1f ms", now, where, scope["method"], scope["path"], status, 1000 * seconds)
+
+
+def create_app(
+    models: Sequence[HostedModel],
+    *,
+    tokens: Sequence[str] = (),
+    max_body: int = MAX_BODY,
+    logs_access: bool = False,
+) -> Service:
     """Return the service for these models, an ASGI application; it closes them when it shuts down.
 
     :param tokens: one of them must be in the header ``Authorization: Bearer ...``; without any, requests must be for
         a name of this machine.
     :param max_body: bytes that a request may have.
+    :param logs_access: log a line for each request, as `gappletron.access`.
 
     >>> from gappletron.service.app import create_app
     >>> create_app([])
@@ -230,7 +252,7 @@ def create_app(models: Sequence[HostedModel], *, tokens: Sequence[str] = (), max
         raise UserError(f"two models have the same name among {', '.join(names)}: give each its own, as in NAME=FOLDER")
     for hosted in models:
         hosted.warm_up()
-    return Service(models, tokens, max_body)
+    return Service(models, tokens, max_body, logs_access=logs_access)
 
 
 # ------------------------------------------------------------------------------------------------- requests and answers

@@ -138,6 +138,12 @@ class Client:
         answer = self._call("predict_many", _encode_many(rows, scores))
         return [_read_prediction(each, answer["classes"]) for each in answer["predictions"]]
 
+    def explain(self, x: Any, scores: Scores | None = None) -> dict[str, Any]:
+        """Return what each column, word and category of x adds to the score of the class that is decided, against the
+        next one: see :class:`gappletron.Explanation`.
+        """
+        return self._call("explain", _encode_one(x, scores))
+
     def model(self) -> dict[str, Any]:
         """Return what the model is, and how well it does."""
         return self._call("describe")

@@ -26,7 +26,7 @@ from gappletron.base.checks import Label
 from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
 from gappletron.base.version import __version__
 from gappletron.data.vectors import Checker, Vectors
-from gappletron.kernel.compiling import background, load_tables
+from gappletron.kernel.compiling import SECONDS_TO_COMPILE, background, load_tables
 from gappletron.kernel.types import MOST_FEATURES
 from gappletron.service import schemas
 from gappletron.service.activity import SECONDS, Activity, Delays
@@ -37,8 +37,6 @@ from gappletron.service.commits import Commits
 ESTIMATES_AGE = 1.0
 # Seconds between two looks after the models.
 EVERY = 5.0
-# Seconds that the machine code of one function takes, about.
-SECONDS_TO_COMPILE = 3
 # Seconds between two lines of the log about the same shadow.
 COMPLAINTS = 60.0
 
@@ -264,6 +262,17 @@ class HostedModel:
         x = _as_arrays(request.x)
         label, chances = self.model.predict_both(x, scores=None if scores is None else scores[0])
         return schemas.Prediction(label, self.model.graph.classes, chances.tolist())
+
+    def explain(self, request: schemas.OneRecord | schemas.OneVector) -> schemas.Explanation:
+        """Return what each part of a row adds to the score of the class that is decided."""
+        self.columns.check([request.x])
+        if len(encode_json(request.x)) > schemas.MOST_EXPLAINED:
+            raise UserError(
+                f"x has more than {schemas.MOST_EXPLAINED:,} bytes: ask for the explanation of shorter rows"
+            )
+        scores = self._read_scores(request)
+        why = self.model.explain(_as_arrays(request.x), scores=None if scores is None else scores[0])
+        return msgspec.convert(why.to_dict(), schemas.Explanation)
 
     def predict_many(self, request: schemas.ManyRecords | schemas.ManyVectors) -> schemas.Predictions:
         """Return the classes of many rows, with probabilities."""

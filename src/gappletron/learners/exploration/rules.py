@@ -75,7 +75,10 @@ class Exploration(Piece, abstract=True):
         return ()
 
     needs_stability: ClassVar[bool] = False
-    """Whether the rule can only be used with a loss, and with an optimizer that states its stability."""
+    """Whether the rule can only be used with an optimizer that states its stability."""
+
+    needs_loss: ClassVar[bool] = False
+    """Whether the rule can only be used with a learner that has a loss."""
 
     needs_estimates: ClassVar[bool] = False
     """Whether the rule can only be used with a learner that estimates how likely each label is."""
