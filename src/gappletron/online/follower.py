@@ -88,6 +88,10 @@ class Follower:
             self._level = begin
         return len(events)
 
+    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of the arguments of a model that may change; the others must be those that it has."""
+        return find_changes(self._store, self._contents, given)
+
     @property
     def is_led(self) -> bool:
         """Whether a process that shows signs of life writes the log."""
@@ -105,7 +109,7 @@ class Follower:
         try:
             while self.catch_up():
                 pass
-            changes = find_changes(store, self._contents, given)
+            changes = self.check(given)
             if self.position != store.count:
                 raise Unavailable(f"another process has written to the store {store.name!r} meanwhile: try again")
             self._is_whole = False
@@ -121,7 +125,7 @@ class Follower:
 
     def confirm(self) -> None:
         """Raise an :class:`gappletron.base.errors.Unavailable` where another process has become the writer."""
-        self._store.database.confirm()
+        self._store.confirm()
 
     def close(self) -> None:
         """Stop following; `model` stays as it is, and is closed too where it is the one that writes."""

@@ -169,7 +169,9 @@ class Postgres(Database):
         """Take the lock of a model for this session. The one that was lost may have it still, and is ended first, and
         so is one that is silent.
         """
-        self.run(f"SELECT pg_terminate_backend(pid, 5000) FROM {HOLDERS} AND {SILENT} AND pid <> pg_backend_pid()", model)
+        self.run(
+            f"SELECT pg_terminate_backend(pid, 5000) FROM {HOLDERS} AND {SILENT} AND pid <> pg_backend_pid()", model
+        )
         if self._session is not None:
             ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = ? AND backend_start = ? "
             self.run(f"{ended} AND pid <> pg_backend_pid()", *self._session)
