@@ -29,6 +29,8 @@ ELSEWHERE = (502, 503, 504)
 TRY_AGAIN = (429, *ELSEWHERE)
 # Seconds between two attempts, whatever the server asks for; and of the first pause, if it does not.
 LONGEST_PAUSE, FIRST_PAUSE = 30.0, 0.2
+# Seconds for which a server that did not answer is not asked, where there are others.
+SILENCE = 3.0
 
 
 class Decision(NamedTuple):
@@ -96,8 +98,9 @@ class Client:
         if not given:
             raise UserError("there is no address of a server: give one such as 'http://127.0.0.1:8080'")
         self.urls = [each.rstrip("/") for each in given]
-        # The place of the server that is asked first; threads that write it at once do no harm.
-        self._first = 0
+        # The place of the server that is asked first, and when those that did not answer are asked again; threads that
+        # write it at once do no harm.
+        self._first, self._again = 0, [0.0] * len(given)
         self._retries = retries
         self._base = FIRST_MODEL if model is None else ANY_MODEL.format(name=quote(model, safe=""))
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
@@ -217,14 +220,15 @@ class Client:
 
         found: Any = None
         pauses: list[float] = []
-        for place in range(len(self.urls)):
-            number = (self._first + place) % len(self.urls)
+        order = [(self._first + place) % len(self.urls) for place in range(len(self.urls))]
+        for number in [each for each in order if self._again[each] <= time.monotonic()] or order:
             url = self.urls[number]
             try:
                 answer = self._pool.request(method, url + path, body=body, headers=headers)
             except HTTPError as error:
                 reason = getattr(error, "reason", None) or error
                 found = ServiceError(f"the service at {url} cannot be reached: {reason}")
+                self._again[number] = time.monotonic() + SILENCE
                 continue
             if answer.status in TRY_AGAIN:
                 pauses += _read_pause(answer.headers.get("Retry-After"))
