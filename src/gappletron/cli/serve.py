@@ -163,19 +163,14 @@ def serve(
         log.info("opening %s", ", ".join(f"{name} ({place})" for name, place in places.items()))
         with progress("opening"):
             about = {"max_waiting": hosting.max_waiting, "alpha": alpha, "strict": hosting.strict}
+            seats = {name: (place, name, learners[name], known) for name, place in places.items()}
             standbys = []
             if hosting.standby or hosting.replica:
-                seats = [(place, name, learners[name]) for name, place in places.items()]
-                standbys = [follow_model(*seat, known, about, is_replica=hosting.replica) for seat in seats]
+                standbys = [follow_model(*seat, about, is_replica=hosting.replica) for seat in seats.values()]
                 hosted = [standby.hosted for standby in standbys]
             else:
-                models = {name: open_model(place, name, learners[name], known) for name, place in places.items()}
-                hosted = host_models(models, champions, **about)
-            encoders = [each.model.encoder for each in hosted]
-            if hosting.vectors and any(encoder is not None for encoder in encoders):
-                raise UserError("--vectors was given, and a model takes records: omit it, or use another store")
-            if hosting.strict and all(encoder is None for encoder in encoders):
-                raise UserError("--strict is about the columns of records, and no model takes records: omit it")
+                hosted = host_models({name: open_model(*seat) for name, seat in seats.items()}, champions, **about)
+            check_kinds(hosting, [each.takes_records for each in hosted])
             application = app.create_app(
                 hosted,
                 tokens=tokens,
@@ -301,6 +296,14 @@ def check_following(hosting: ModelOptions, places: dict[str, str]) -> None:
             )
 
 
+def check_kinds(hosting: ModelOptions, takes_records: list[bool]) -> None:
+    """Refuse options about what x is that do not fit the models."""
+    if hosting.vectors and any(takes_records):
+        raise UserError("--vectors was given, and a model takes records: omit it, or use another store")
+    if hosting.strict and not any(takes_records):
+        raise UserError("--strict is about the columns of records, and no model takes records: omit it")
+
+
 def follow_model(
     place: str, name: str, learner: str | None, known: dict[str, Any], about: dict[str, Any], *, is_replica: bool
 ) -> Standby:
@@ -322,7 +325,11 @@ def follow_model(
     given = {option: value for option, value in known.items() if option not in names} | given_options(learner=learner)
     make = partial(Follower, place, name=stored_as)
     follower = make()
-    follower.check(given)  # now, and not when it takes over
+    try:
+        follower.check(given)  # now, and not when it takes over
+    except BaseException:
+        follower.close()
+        raise
     hosted = HostedModel(name, follower.model, follower=follower, **about)
     return Standby(hosted, make, None if is_replica else lambda each: each.take_over(policy, given))
 
