@@ -225,7 +225,9 @@ def quick_retries():
 
 
 def check_log(place, acted, learned, pending=50):
-    """Compare a log with what was acknowledged, and with a model that does what the log says through public methods."""
+    """Compare a log with what was acknowledged, and with a model that does what the log says through public methods.
+    Return how many decisions it has.
+    """
     rows = {row["id"]: row for batch in read_decisions(place) for row in batch.to_pylist()}
     assert {name: rows[name]["action"] for name in acted} == acted
     told = {name: rows[name]["label"] or "UNSEEN" for name in learned}
@@ -247,6 +249,7 @@ def check_log(place, acted, learned, pending=50):
         first, last = (Online.from_store(place, replay=replay) for replay in ("first", "last"))
         assert first.differences(last) == []
         assert set(undisturbed.differences(last)) <= {"watch.curve"}  # which has the times of the rounds
+    return len(rows)
 
 
 def raise_struck(_):
