@@ -2,7 +2,7 @@
 
     python benchmarks/coverage.py [--runs R] [--rounds T] [--data FOLDER] [--only TABLE] [--write]
 
-Prints the tables of docs/monitoring.md, and with --write puts them into that page and draws docs/monitoring.png;
+Prints the tables of docs/coverage.md and docs/monitoring.md, and with --write puts them there and draws docs/monitoring.png;
 `--only power` makes that table alone, and so on. The
 first table plays rounds without a learner: distributions, greedy classes and labels by the rules of SCENARIOS, some of
 which are made to mislead. After every round each bound (those of classes after every eighth) is compared with the
@@ -37,7 +37,10 @@ from gappletron.play.monitor_values import Played
 from gappletron.play.rounds import draw, new_tally
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, PICTURE = ROOT / "docs" / "monitoring.md", ROOT / "docs" / "monitoring.png"
+PAGES = {"limits": ROOT / "docs" / "monitoring.md"} | dict.fromkeys(
+    ("coverage", "widths", "power"), ROOT / "docs" / "coverage.md"
+)
+PICTURE = ROOT / "docs" / "monitoring.png"
 ROUNDING = 1e-7
 CHECKS = 7
 """The checks before those of the classes: four totals, two windows, the alarm."""
@@ -450,10 +453,9 @@ def main() -> None:
     tables = {name: make() for name, make in makers.items() if options.only in (None, name)}
     print(f"{time.perf_counter() - start:.0f} seconds")
     if options.write:
-        text = PAGE.read_text(encoding="utf-8")
         for name, lines in tables.items():
-            text = replaced(text, name, lines)
-        PAGE.write_text(text, encoding="utf-8")
+            text = PAGES[name].read_text(encoding="utf-8")
+            PAGES[name].write_text(replaced(text, name, lines), encoding="utf-8")
         if "limits" in tables:
             picture()
 

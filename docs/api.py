@@ -29,14 +29,14 @@ TASKS = {
     "Ask the log": "read_decisions evaluate_off_policy Evaluation OffPolicyEstimate",
     "Work with scikit-learn and River": "GappletronClassifier Acts RiverClassifier RiverAct",
     "Choose a learner": """
-        Guarded Tracking GivenScores OneAgainstAll PartialLikelihood SquareCBG Gappletron Gaptron Banditron
-        BanditronIW PNewtron Newtron SobaDiag Soba Perceptron PassiveAggressive LabelEfficientPerceptron
+        Guarded Tracking GivenScores OneAgainstAll PartialLikelihood SquareCBG Gappletron DecodedLogistic Gaptron
+        Banditron BanditronIW PNewtron Newtron SobaDiag Soba Perceptron PassiveAggressive LabelEfficientPerceptron
         SecondOrderPerceptronDiag SecondOrderPerceptron Arow Exp3G
     """,
     "Choose a loss": "SmoothHinge Hinge LogisticBase2 LogisticBaseK GaptronHinge GaptronLogistic",
     "Choose an optimizer": "ConfidenceWeighted AdaGrad AdaptiveOGD ProjectedOGD FixedOGD ScaleFreeFTRL",
     "Choose an exploration rule": """
-        InverseGap TopUp Paper Optimised SquareCB Greedy EpsilonGreedy BurnIn GaptronMix FixedRate
+        InverseGap TopUp Paper Decoding Optimised SquareCB Greedy EpsilonGreedy BurnIn GaptronMix FixedRate
         AdaptiveRate
     """,
     "Write your own components": """

@@ -21,7 +21,7 @@ OTHER_SETTING = "not built: another setting, without features"
 
 
 class Cited(NamedTuple):
-    """A method that the paper cites: what is built of it (learners and pieces by name), and a remark."""
+    """A method that the paper cites: what is built of it (learners and components by name), and a remark."""
 
     method: str
     reference: str
@@ -88,6 +88,11 @@ CITED = (
         "Helmbold et al. 2000",
         remark="not built: it needs a finite domain and labels y = f(x) with f in a known class. The graph is the "
         "preset `apple-tasting`",
+    ),
+    Cited(
+        "partial monitoring",
+        "Lattimore, Szepesvari 2018",
+        remark="not built: a more general setting than feedback graphs, without features",
     ),
     Cited(
         "spam filters",

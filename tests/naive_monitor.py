@@ -1,4 +1,4 @@
-"""The monitor again, from the formulas of docs/monitoring.md: a list of rounds, dictionaries, and no running sums."""
+"""The monitor again, from the formulas of docs/estimates.md: a list of rounds, dictionaries, and no running sums."""
 
 from __future__ import annotations
 

@@ -466,8 +466,8 @@ def soba(X, y, K, rate, a, diagonal, draws):
 class ConfidenceWeighted:
     """W and S (both K x d), straight from the formulas of the optimizer's docstring."""
 
-    def __init__(self, K, d, noise=0.03, shrink=0.3):
-        self.noise, self.shrink = noise, shrink
+    def __init__(self, K, d, noise=0.03, shrink=0.3, retain=1.0, stored=np.float64):
+        self.noise, self.shrink, self.retain, self.stored = noise, shrink, retain, stored
         self.W, self.S = np.zeros((K, d)), np.ones((K, d))
         self.squares = []
 
@@ -476,9 +476,11 @@ class ConfidenceWeighted:
         r = self.noise * np.mean(self.squares)
         for k in range(len(direction)):
             if direction[k] != 0 and x.any():
-                V = (x**2 * self.S[k]).sum()
-                self.W[k] -= weight * direction[k] * self.S[k] * x / (r + weight * V)
-                self.S[k] = 1 / (1 / self.S[k] + self.shrink * weight * x**2 / r)
+                S = np.where(x != 0, 1 / (1 + self.retain * (1 / self.S[k] - 1)), self.S[k])
+                V = (x**2 * S).sum()  # of numbers that are not rounded yet
+                S = self.stored(S)
+                self.W[k] = self.stored(self.W[k] - weight * direction[k] * S * x / (r + weight * V))
+                self.S[k] = self.stored(1 / (1 / S.astype(float) + self.shrink * weight * x**2 / r))
 
     def uncertainty(self, x, a, b):
         return ((self.S[a] + self.S[b]) / 2 * x**2).sum() / (x**2).sum() if x.any() else 1.0
@@ -643,6 +645,11 @@ def smooth_hinge(s, y):
     return loss_value("smooth hinge", s, y)
 
 
+def single(matrix):
+    """Rounded to single floats."""
+    return matrix.astype(np.float32).astype(float)
+
+
 class Tracking:
     """Three scorers: AROW, AROW that forgets, AdaGrad; their weights by recent losses; restarts.
 
@@ -651,7 +658,7 @@ class Tracking:
 
     def __init__(self, K, d, alarm=5.0, memory=math.inf):
         self.K, self.alarm, self.memory = K, alarm, memory
-        self.slow, self.fast = ConfidenceWeighted(K, d), ConfidenceWeighted(K, d)
+        self.slow, self.fast = (ConfidenceWeighted(K, d, retain=r, stored=np.float32) for r in (1.0, 0.9))
         self.W, self.squares = np.zeros((K, d)), np.zeros((K, d))
         self.losses = np.zeros(4)
         self.rounds, self.errors = np.zeros(4), np.zeros(4)
@@ -723,11 +730,11 @@ class Tracking:
                 self.learned = 0
                 restarted = True
                 self.before = self.slow.W.copy()
-                self.slow.W *= 0.3
+                self.slow.W = single(0.3 * self.slow.W)
                 self.slow.S[:] = 1
                 self.rounds[:], self.errors[:] = 0, 0
                 self.losses[[0, 2]] = self.losses[1]
-            self.W *= 0.3
+            self.W = single(0.3 * self.W)
             self.squares[:] = 0
             self.excursion, self.contradiction, self.peak, self.judged = [], 0.0, 0.0, []
         self.rows.append(x @ x)
@@ -741,16 +748,11 @@ class Tracking:
         if steps[0].any():
             self.slow.step(x, steps[0])
         if steps[1].any():
-            for k in range(K):
-                if steps[1][k]:
-                    for j in np.flatnonzero(x):
-                        self.fast.S[k, j] = 1 / (1 + 0.9 * (1 / self.fast.S[k, j] - 1))
             self.fast.step(x, steps[1])
         g = np.outer(steps[2], x)
-        self.squares += g * g
-        self.W -= 0.5 * g / np.sqrt(1e-8 + self.squares)
-        for matrix in (self.slow.W, self.slow.S, self.fast.W, self.fast.S, self.W, self.squares):
-            matrix[:] = matrix.astype(np.float32)
+        squares = self.squares + g * g
+        self.W = single(self.W - 0.5 * g / np.sqrt(1e-8 + squares))
+        self.squares = single(squares)
         self.learned += 1
         if self.learned >= self.memory:
             restarted = True

@@ -109,19 +109,14 @@ def running(app, **options):
         listening.close()
 
 
-def served(*arguments):
+def served(*arguments, command="serve"):
     """A server in a process of its own, and its address."""
-    return command_served("serve", *arguments)
-
-
-def fleet_server(*arguments, is_killed=False):
-    """A server of a fleet in a process of its own, which may be killed, and its address."""
-    return command_served("fleet", *arguments, is_killed=is_killed)
+    return started([sys.executable, "-m", "gappletron", command, *map(str, arguments), "--port", "0"])
 
 
 @contextlib.contextmanager
-def command_served(name, *arguments, is_killed=False):
-    command = [sys.executable, "-m", "gappletron", name, *map(str, arguments), "--port", "0"]
+def started(command, is_killed=False):
+    """A server that a command starts, which may be killed, and its address."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         lines = []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib.util
+import io
 import re
 import shlex
 from pathlib import Path
@@ -53,12 +55,24 @@ def run_commands(block: str) -> None:
 
 @pytest.mark.parametrize("page", pages_with("python", "console"))
 def test_code_and_commands_run(page, tmp_path, monkeypatch):
-    """In the order of the page, in one folder: what an example writes, a later one may read."""
+    """In the order of the page, in one folder: what an example writes, a later one may read.
+
+    An `output` block shows what the Python block before it prints. Each block of the README stands alone.
+    """
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
-    for kind, text in kinds_and_blocks(page):
+    printed = ""
+    for number, (kind, text) in enumerate(kinds_and_blocks(page)):
+        if page.name == "README.md":
+            (tmp_path / str(number)).mkdir()
+            monkeypatch.chdir(tmp_path / str(number))
+            names = {"__name__": "__main__"}
         if kind == "python":
-            exec(compile(text, str(page), "exec"), names)
+            with contextlib.redirect_stdout(io.StringIO()) as caught:
+                exec(compile(text, str(page), "exec"), names)
+            printed = caught.getvalue()
+        elif kind == "output":
+            assert comparable(printed) == comparable(text)
         elif kind == "console":
             assert text.startswith("$ ")
             run_commands(text)
@@ -143,6 +157,6 @@ def test_the_formulas_of_learners_are_full_rows():
 def test_outputs_are_shown_and_compared():
     """The README shows what its commands print, and a table of a run is among it."""
     shown = "".join(blocks(ROOT / "README.md", "console"))
-    assert shown.count("$ ") == 3
+    assert shown.count("$ ") == 1
     assert "mean error" in shown
     assert comparable("a  ns per round\nx  12\n\ny 3") == [["a", "ns", "per"], ["x"], [], ["y", "3"]]

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-MAKERS: dict[str, Callable[[], str]] = {}
+CHANGELOG = Path(__file__).resolve().parents[2] / "CHANGELOG.md"
+
+
+def show_changelog() -> str:
+    """Return the changelog without its title, with links from docs/."""
+    text = CHANGELOG.read_text(encoding="utf-8").partition("\n")[2]
+    return text.replace("](docs/", "](")
+
+
+MAKERS: dict[str, Callable[[], str]] = {"changelog": show_changelog}
 
 
 def insert_parts(app: Any, page: str, source: list[str]) -> None:

@@ -34,6 +34,7 @@ from .learners.bandits import (
     Soba as Soba,
     SobaDiag as SobaDiag,
 )
+from .learners.decoded import DecodedLogistic as DecodedLogistic
 from .learners.estimators import (
     Estimator as Estimator,
     OneAgainstAll as OneAgainstAll,
@@ -41,6 +42,7 @@ from .learners.estimators import (
     SquareCBG as SquareCBG,
 )
 from .learners.exp3 import Exp3G as Exp3G
+from .learners.exploration.decoding import Decoding as Decoding
 from .learners.exploration.optimised import Optimised as Optimised
 from .learners.exploration.rules import (
     BurnIn as BurnIn,
@@ -87,8 +89,10 @@ from .learners.perceptron import (
 )
 from .learners.registry import named as named, names as names
 from .learners.run_bound import Restart as Restart, RunBound as RunBound
+from .learners.score_parts import ScoreParts as ScoreParts
 from .learners.scorers import GivenScores as GivenScores, Scorer as Scorer, Tracking as Tracking
 from .online.decisions import read_decisions as read_decisions
+from .online.explanation import Contribution as Contribution, Explanation as Explanation
 from .online.model import Online as Online
 from .online.off_policy import (
     Evaluation as Evaluation,

@@ -530,7 +530,7 @@ def graph_file(tmp_path, document):
         ([*GAPSMH, "--exploration", "optimised", "--gamma", "1"], "none of 'gapsmh' has one: omit it"),
         (["--gamma", "1"], "none of 'auto' has one: omit it"),
         (["--exploration", "optimised:caution=-1"], "caution must be"),
-        (["--exploration", "optimised"], "needs a loss and an optimizer: use it with Gappletron (gapsmh)"),
+        (["--exploration", "optimised"], "needs a learner with a loss: use it with Gappletron (gapsmh)"),
         (
             [*GAPSMH, "--exploration", "inverse-gap"],
             "use it with OneAgainstAll (one-against-all) or PartialLikelihood (partial-likelihood)",

@@ -908,7 +908,7 @@ def test_the_guide_states_the_exact_size():
 
 
 def test_the_guide_lists_the_presets():
-    lines = (Path(__file__).parents[2] / "docs" / "graphs.md").read_text(encoding="utf-8").splitlines()
+    lines = (Path(__file__).parents[2] / "docs" / "presets.md").read_text(encoding="utf-8").splitlines()
     listed = [line.split(" | ")[1].strip("`") for line in lines if line.startswith("| `FeedbackGraph.")]
     assert sorted(listed) == sorted(PRESETS)
     assert all(hasattr(FeedbackGraph, name.replace("-", "_")) for name in PRESETS)

@@ -34,6 +34,7 @@ from gappletron.kernel.numerics import rival
 from problems import random_graph
 
 REPEATS = 12
+SHORT = 4 - 2 * math.sqrt(2)
 
 
 class Case(NamedTuple):
@@ -82,24 +83,20 @@ def measured(case, graph, noise, tuning, optimizer):
     stream, noisy = one_hot_stream(graph, case.rounds, noise)
     learner = tuned(Gappletron(case.loss, optimizer(B)), tuning, graph, max_norm=1.0)
     runs = play(learner, stream, graph, repeats=REPEATS, seed=7, losses=True)
-    h, L, rho, Q = (
-        learner.optimizer.guarantee(),
-        case.loss.smoothness(K, 1.0),
-        graph.rho,
-        max(1, len(graph.revealing_classes)),
-    )
+    h, L, rho, Q = learner.optimizer.guarantee(), case.loss.smoothness(K, 1.0), graph.rho, len(graph.revealing_classes)
+    R = max(rho, K / Q) if Q else rho
     effective = case.loss.effective_classes(K)
     comparator = noisy * case.wrong + (case.rounds - noisy) * case.right
     if tuning == "expectation":
         limits = [
             comparator
-            + max(2 * effective * K * L * h**2 / Q, 2 * h * math.sqrt(rho * effective * L * run.blind_rounds))
+            + max(SHORT * effective * R * L * h**2, 2 * h * math.sqrt(rho * effective * L * run.blind_rounds))
             for run in runs
         ]
     else:
         assert comparator == 0
         limits = [
-            max(4 * h * math.sqrt(rho * L * run.blind_rounds), 8 * K * L * h**2 / Q) - run.loss_sum / effective
+            max(4 * h * math.sqrt(rho * L * run.blind_rounds), 4 * SHORT * R * L * h**2) - run.loss_sum / effective
             for run in runs
         ]
     return np.mean([run.mistakes for run in runs]), np.mean(limits)

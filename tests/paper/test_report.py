@@ -112,7 +112,7 @@ def test_ours_has_a_section_after_the_paper_s_figures(folder):
     text = (folder / "report.html").read_text()
     figures, beyond = text.split('<section id="figures">')[1].split("</section>")[:2]
     assert "<h2>Beyond the paper</h2>" in beyond
-    assert re.findall(r'<figure id="figure-(.*?)"', beyond) == ["ours"]
+    assert re.findall(r'<figure id="figure-(.*?)"', beyond) == ["decoded", "ours"]
     assert re.findall(r'<figure id="figure-(.*?)"', figures) == [figure.id for figure in FIGURES[1:-1]]
     assert "auto is not in the paper." in beyond
     assert beyond.count("<tr><td>") == 3 * 27 + 9

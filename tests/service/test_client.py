@@ -49,6 +49,8 @@ def test_everything_once(model):
         assert client.predict("pills").label == model.predict("pills")
         assert sum(client.predict("pills").probabilities.values()) == pytest.approx(1.0)
         assert [each.label for each in client.predict_many(["a", "b"])] == model.predict_many(["a", "b"])
+        why = model.explain({"message": "cheap pills"})
+        assert client.explain({"message": "cheap pills"}) == why.to_dict()
         assert client.model()["rounds"] == client.models()[0]["rounds"] == 3
         assert client.estimates()["report"]["rounds"] == 3
         assert client.health() == {"status": "ok"}

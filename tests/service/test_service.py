@@ -87,6 +87,11 @@ def test_the_same_bits_as_the_library(browser, mail, tmp_path):
     predicted = browser.post("/v1/predict", {"x": {"message": "win a prize"}}).json
     assert predicted["class"] == twin.predict({"message": "win a prize"})
     assert predicted["probabilities"] == twin.predict_proba([{"message": "win a prize"}])[0].tolist()
+    why = browser.post("/v1/explain", {"x": {"message": "win a prize"}}).json
+    assert why == twin.explain({"message": "win a prize"}).to_dict()
+    assert {part["name"] for part in why["parts"]} == {"message: win", "message: a", "message: prize"}
+    too_long = browser.post("/v1/explain", {"x": {"message": "a " * 60_000}})
+    assert (too_long.status, too_long.json["error"][:30]) == (422, "x has more than 100,000 bytes:")
     many = browser.post("/v1/predict/batch", {"rows": ["win a prize", {"message": "at five"}]}).json
     assert many["classes"] == ["ham", "spam"]
     assert [each["class"] for each in many["predictions"]] == twin.predict_many(["win a prize", {"message": "at five"}])

@@ -64,6 +64,9 @@ DRIVER = """
     document.getElementById("predict").click();
     await until("a prediction", () => text("outcome").startsWith("Predicted"));
     seen.predicted = text("outcome");
+    document.getElementById("explain").click();
+    await until("an explanation", () => text("outcome").includes("not "));
+    seen.explained = [...document.querySelectorAll("#outcome tbody tr")].map(row => row.firstChild.textContent);
     document.getElementById("act").click();
     await until("a decision", () => text("outcome").startsWith("Decided"));
     await until("one more", () => text("rate-more") !== seen.before[0]);
@@ -217,6 +220,7 @@ def test_the_page_shows_and_does_what_it_says(model, tmp_path, path, token):
     assert seen.get("complaint", False) is False  # only after a wrong token
     assert seen["actions"] == 2
     assert seen["predicted"].startswith(f"Predicted: {model.predict({'message': 'see you at five'})}")
+    assert {"message: see", "message: five", "bias", "sum"} <= set(seen["explained"])
     assert seen["during"] == ["46 in all", "1"]
     assert model.rounds == 46
     assert model.waiting == 0

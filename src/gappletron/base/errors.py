@@ -10,7 +10,8 @@
         ├── NotDeciding        a model that follows another was asked to decide
         ├── TooManyWaiting     too many receipts wait for feedback
         └── Unavailable        it cannot be done now, and may work later without any change
-            └── Elsewhere      another process has the model open
+            ├── Elsewhere      another process has the model open
+            └── NotLeading     a server that follows another was asked for a change
     RuntimeError
     └── ServiceError           what the client of the service raises
     KeyboardInterrupt
@@ -93,6 +94,10 @@ class Elsewhere(Unavailable):
     def __init__(self, sentence: str, address: str) -> None:
         super().__init__(sentence)
         self.address = address
+
+
+class NotLeading(Unavailable):
+    """A server that follows the log of another one was asked for a decision, or given feedback."""
 
 
 class ServiceError(RuntimeError):

@@ -1,4 +1,4 @@
-"""The command line: ``gappletron run``, ``predict``, ``teach``, ``serve``, ``fleet``, ``reproduce`` and others.
+"""The command line: ``gappletron run``, ``teach``, ``predict``, ``explain``, ``serve``, ``store`` and others.
 
 One module per command reads its options and shows results; what it runs is the library's public interface. Tables go
 to the standard output, progress and errors to the standard error; a user error is one sentence and exit code 2. The
@@ -16,9 +16,9 @@ import typer
 
 from gappletron import __version__
 from gappletron.base.errors import UserError
+from gappletron.cli.help import Command, Group
 from gappletron.cli.options import take_groups
 from gappletron.cli.output import say, show_error, show_log, tell
-from gappletron.cli.store import store
 
 # UsageError of click, of which some versions of typer contain a copy.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
@@ -26,17 +26,43 @@ USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 # What packages are called whose modules have another name.
 PACKAGES = {"sklearn": "scikit-learn"}
 
+# The commands in the order in which people need them; each is a module with a function of its name, and examples.
+COMMANDS = {
+    "Try it": "demo run learners graph",
+    "Your own model": "teach predict explain",
+    "In production": "serve fleet replay compile store",
+    "The paper": "reproduce export bound",
+}
+HELP = {"help_option_names": ["-h", "--help"]}
+# What a bare `gappletron` shows.
+BEGIN = """\
+Gappletron: online classification when what you see depends on what you predict.
+
+Where to begin:
+  gappletron demo                 see it at work: two data sets and a picture
+  gappletron run FILE --label COLUMN --graph filtering
+                                  try it on a table of your own
+  gappletron serve mail.sqlite --graph filtering --classes ham,spam
+                                  decisions over HTTP, stored in a file
+
+  gappletron help                 all commands
+  gappletron help run             one command, with examples"""
+
 app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
+    cls=Group,
+    context_settings=HELP,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Online classification when what you see depends on what you predict.",
 )
-COMMANDS = "reproduce export run predict teach serve fleet replay graph learners bound demo compile"
-for name in COMMANDS.split():
-    app.command(name)(take_groups(getattr(import_module(f"gappletron.cli.{name}"), name)))
-app.add_typer(store, name="store")
+for title, names in COMMANDS.items():
+    for name in names.split():
+        module = import_module(f"gappletron.cli.{name}")
+        if name == "store":
+            app.add_typer(module.store, name=name, rich_help_panel=title)
+        else:
+            add = app.command(name, cls=Command, epilog=module.EXAMPLES, context_settings=HELP, rich_help_panel=title)
+            add(take_groups(getattr(module, name)))
 
 
 def main() -> None:
@@ -46,7 +72,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name need not fit the terminal's encoding
     os.environ.pop("MPLBACKEND", None)  # no window is opened, and a wrong value would prevent importing matplotlib
     show_log()
-    code = run_command(sys.argv[1:] or ["--help"])
+    code = run_command(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -58,6 +84,11 @@ def main() -> None:
 
 def run_command(arguments: list[str]) -> int:
     """Run a command, and return its exit code."""
+    first, *others = arguments or [""]
+    if first == "help":
+        arguments = [*others, "--help"]
+    elif first == "version":
+        arguments = ["--version", *others]
     try:
         return app(arguments, standalone_mode=False) or 0
     except UserError as error:
@@ -97,10 +128,13 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def take_options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Without a command, show where to begin."""
+    if context.invoked_subcommand is None:
+        print(BEGIN)  # as it is: its commands are to be pasted

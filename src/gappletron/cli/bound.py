@@ -18,6 +18,11 @@ from gappletron.base.progress import progress
 from gappletron.cli.options import GraphName, PlotPath, PresetOptions, Results, given_options, option
 from gappletron.cli.output import check_outputs, say
 
+EXAMPLES = """\
+gappletron bound gapsmh --graph filtering --classes 3
+gappletron bound gapsmh --graph filtering --classes 3 --rounds 2000 --measure 3
+gappletron bound --run ID --results results --plot bounds.png"""
+
 
 @dataclass(frozen=True)
 class BoundOptions:
@@ -43,7 +48,8 @@ def bound(
     preset: PresetOptions,
     options: BoundOptions,
     learner: Annotated[
-        str | None, typer.Argument(metavar="[LEARNER]", help="A Gappletron: gapsmh, gaphin, gaplog2, gaplog.")
+        str | None,
+        typer.Argument(metavar="[LEARNER]", help="One of gapsmh, gaphin, gaplog2, gaplog, or decoded-logistic."),
     ] = None,
     graph: GraphName = None,
     results: Results = Path("results"),
@@ -70,27 +76,42 @@ def bound(
     if options.measure and options.max_norm != 1.0:
         raise UserError("--measure plays unit vectors, whose norm is 1: leave out --max-norm")
     chosen = gp.named(learner or "")
-    if not isinstance(chosen, gp.Gappletron):
-        raise UserError(f"the theorems are about Gappletron, not about {learner!r}: choose for example 'gapsmh'")
+    if not isinstance(chosen, gp.Gappletron | gp.DecodedLogistic):
+        raise UserError(
+            f"the theorems are about Gappletron and DecodedLogistic, not about {learner!r}: choose for example 'gapsmh'"
+        )
     show_bounds(chosen, preset.open_alone(graph or "bandit"), options)
 
 
-def show_bounds(learner: gp.Gappletron, graph: gp.FeedbackGraph, options: BoundOptions) -> None:
+def show_bounds(learner: gp.Gappletron | gp.DecodedLogistic, graph: gp.FeedbackGraph, options: BoundOptions) -> None:
     """Print the bounds of a learner, and how tight they are where that is asked for."""
     from gappletron.paper.measuring import NOISE, measure, tune_for_theorem
-    from gappletron.paper.theory import THEOREMS
+    from gappletron.paper.theory import list_theorems
 
     rounds, max_norm, delta = options.rounds, options.max_norm, options.delta
     runs = whole(options.measure, "--measure")
     default = math.sqrt(graph.n_classes - 1.0) if runs else 1.0
-    learner = learner.replace(optimizer=gp.ProjectedOGD(default if options.radius is None else options.radius))
-    lines = [
-        f"{learner.loss!r} with {learner.optimizer!r} on {graph}, T = {rounds:,}, X = {max_norm:g}, delta = {delta:g}",
-        _show_constants(learner, graph, max_norm),
+    B = default if options.radius is None else options.radius
+    given = f"T = {rounds:,}, X = {max_norm:g}"
+    if isinstance(learner, gp.Gappletron):
+        learner = in_ball = learner.replace(optimizer=gp.ProjectedOGD(B))
+        radius = None
+        lines = [
+            f"{in_ball.loss!r} with {in_ball.optimizer!r} on {graph}, {given}, delta = {delta:g}",
+            _show_constants(in_ball, graph, max_norm),
+        ]
+    else:
+        radius = B
+        lines = [
+            f"{learner.name} on {graph}, {given}, B = {B:g}, P = 0",
+            f"constants: {_show_decoded_constants(graph)}",
+        ]
+    theorems = list_theorems(learner)
+    tuned = [
+        tune_for_theorem(theorem, learner, graph, max_norm, delta, rounds=rounds, radius=radius) for theorem in theorems
     ]
-    tuned = [tune_for_theorem(theorem, learner, graph, max_norm, delta) for theorem in THEOREMS]
-    for position, (theorem, player) in enumerate(zip(THEOREMS, tuned, strict=True)):
-        found = gp.bounds(player, graph, rounds=rounds, max_norm=max_norm, delta=delta)[position]
+    for position, (theorem, player) in enumerate(zip(theorems, tuned, strict=True)):
+        found = gp.bounds(player, graph, rounds=rounds, max_norm=max_norm, delta=delta, radius=radius)[position]
         gamma = f"gamma = {getattr(player.exploration, 'gamma', math.nan):.4g}" if theorem.tuning else ""
         lines.append(_show_bound(found, f"{gamma:16} "))
     if runs:
@@ -100,9 +121,9 @@ def show_bounds(learner: gp.Gappletron, graph: gp.FeedbackGraph, options: BoundO
             "the loss of the best comparator",
         ]
         with progress("playing") as show:
-            for position, (theorem, player) in enumerate(zip(THEOREMS, tuned, strict=True)):
-                show(position, len(THEOREMS))
-                ran = measure(theorem, player, graph, rounds=rounds, repeats=runs, delta=delta)
+            for position, (theorem, player) in enumerate(zip(theorems, tuned, strict=True)):
+                show(position, len(theorems))
+                ran = measure(theorem, player, graph, rounds=rounds, repeats=runs, delta=delta, radius=radius)
                 shown = (
                     f"does not apply: it {ran}"
                     if isinstance(ran, str)
@@ -124,6 +145,12 @@ def _show_constants(learner: gp.Gappletron, graph: gp.FeedbackGraph, max_norm: f
         f"constants: K = {graph.n_classes}, K' = {c.K:g}, rho = {c.rho}, Q = {max(1, len(graph.revealing_classes))}, "
         f"L = {c.L:.4g}, h = {c.h:.4g}, lmax = {c.lmax:.4g}"
     )
+
+
+def _show_decoded_constants(graph: gp.FeedbackGraph) -> str:
+    from gappletron.learners.decoded import CURVATURE
+
+    return f"K = {graph.n_classes}, rho = {graph.rho}, b = {CURVATURE:.4f}"
 
 
 def _show_bound(bound: gp.Bound, gamma: str = "") -> str:
@@ -155,7 +182,9 @@ def show_bounds_of_run(run: str, results: Path, radius: float | None, delta: flo
         repr(found.learner),
         f"on {graph}, T = {task.rounds:,}, n = {outcome.blind_rounds:,}, "
         f"X = {outcome.max_norm:.4g}, delta = {delta:g}, sum l_t(W_t) = {outcome.loss_sum:,.1f}",
-        _show_constants(found.learner, graph, outcome.max_norm),
+        _show_constants(found.learner, graph, outcome.max_norm)
+        if isinstance(found.learner, gp.Gappletron)
+        else f"constants: {_show_decoded_constants(graph)}",
         f"best comparator with norm at most {found.radius:g} (--radius sets another): loss "
         f"{found.comparator.loss:,.1f} (the minimum is at most {found.comparator.gap:,.1f} lower)",
         f"mistakes {outcome.mistakes:,}, surrogate regret {found.regret:,.1f}",

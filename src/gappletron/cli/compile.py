@@ -14,22 +14,29 @@ from gappletron.base.signals import exit_code, raising
 from gappletron.cli.options import Learners
 from gappletron.cli.output import tell
 
+EXAMPLES = """\
+gappletron compile
+gappletron compile --classes 20
+gappletron compile --learner auto --learner gapsmh --jobs 2"""
+
 
 def compile(
     learner: Learners = None,
     graph: Annotated[
-        str, typer.Option(help="A graph that the learners can play; the code is the same for all of them.")
+        str,
+        typer.Option(help="A graph that the learners can play; the code is the same for all of them.", metavar="GRAPH"),
     ] = "bandit",
     classes: Annotated[
         int, typer.Option(help="For models with at most so many classes, which are padded to multiples of 4.", min=1)
     ] = 8,
     jobs: Annotated[int | None, typer.Option(help="Processes. Default: one per core.", min=1)] = None,
 ) -> None:
-    """Compile what models, the service and `run` need into the cache, so that they start with machine code.
+    """Compile ahead of time what models, the service and `run` need: some minutes, once.
 
-    The code is the same for any number of features. What is there already is not compiled again.
+    The machine code is kept on disk, and is the same for any number of features. What is there already is not compiled
+    again.
     """
-    from gappletron.kernel.compiling import background
+    from gappletron.kernel.compiling import SECONDS_TO_COMPILE, background
     from gappletron.play.runs import usable_cores
 
     start, processes = time.monotonic(), jobs or usable_cores()
@@ -49,6 +56,10 @@ def compile(
             for name in learner or ["auto"]:
                 for width in range(4, classes + 4, 4):
                     ask_for_code(name, graph, width)
+            missing = len(background.list_missing())
+            if missing:
+                seconds = SECONDS_TO_COMPILE * missing / processes
+                tell(f"compiling {missing} functions in {processes} processes, about {seconds:.0f} s")
             background.wait(tell_left)
     except KeyboardInterrupt as stop:
         tell("stopped: what was compiled until now is in the cache")

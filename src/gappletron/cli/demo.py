@@ -17,6 +17,11 @@ from gappletron.base.files import cannot_write, check_writable, save_figure
 from gappletron.base.progress import progress
 from gappletron.cli.output import play_and_report, say, show_table
 
+EXAMPLES = """\
+gappletron demo
+gappletron demo --repeats 3 --rounds 300
+gappletron demo --out pictures"""
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray

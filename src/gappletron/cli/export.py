@@ -10,6 +10,11 @@ from gappletron.base.files import check_writable
 from gappletron.cli.options import Results
 from gappletron.cli.output import say
 
+EXAMPLES = """\
+gappletron export runs.csv
+gappletron export runs.parquet
+gappletron export runs.csv --results other-results"""
+
 
 def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; its name ends in .csv or .parquet.")],

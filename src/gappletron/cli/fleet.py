@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -12,14 +12,28 @@ from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.cli import options
 from gappletron.cli.options import ALPHA, given_options, model_option, option
-from gappletron.cli.serve import ServerOptions, StorageOptions, make_address, make_graph, make_rows, read_access, run
+from gappletron.cli.serve import (
+    ServerOptions,
+    StorageOptions,
+    make_address,
+    make_graph,
+    make_rows,
+    read_access,
+    run,
+    set_log_level,
+)
 from gappletron.online.database import URLS
+
+EXAMPLES = """\
+gappletron fleet postgresql://host/models --graph filtering --classes ham,spam --text message
+gappletron fleet postgresql://host/models --host 0.0.0.0 --address http://10.0.0.5:8080 --token-file tokens.txt"""
 
 
 @dataclass(frozen=True)
 class FleetOptions:
     """What new models are, and what holds for all."""
 
+    title: ClassVar[str] = "Models"
     learner: str | None = option(None, "For new models. Default: auto.")
     vectors: bool = option(False, "For new models: x is a vector of numbers. Default: a record.", "--vectors")
     max_features: int | None = model_option("max_features", metavar="NUMBER", min=1)
@@ -57,15 +71,16 @@ def fleet(
             help="The URL of a database of PostgreSQL, which several processes may serve, or a file for one process.",
         ),
     ],
+    *,
+    graph: options.GraphName = None,
     preset: options.GraphOptions,
     columns: options.ColumnOptions,
     models: FleetOptions,
+    memory: options.Memory = None,
+    seed: options.Seed = None,
     limits: options.LimitOptions,
     storage: FleetStorageOptions,
     server: ServerOptions,
-    graph: options.GraphName = None,
-    seed: options.Seed = None,
-    memory: options.Memory = None,
     alpha: options.Alpha = ALPHA,
 ) -> None:
     """Serve all models of a database over HTTP: one for each customer, for example.
@@ -80,6 +95,7 @@ def fleet(
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
+    set_log_level(server)
     tokens = read_access(server)
     if models.address is not None and not models.address.startswith(("http://", "https://")):
         raise UserError(f"--address {models.address!r} is not the address of a server: write http://host:port")
@@ -100,4 +116,4 @@ def fleet(
             hosting = {"max_waiting": models.max_waiting, "alpha": alpha}
             found = Fleet(shared, known, makes=graph is not None, most_bytes=models.model_memory, hosting=hosting)
             found.warm_up()
-        run(FleetService(found, tokens, server.max_body), listening, server, "a fleet")
+        run(FleetService(found, tokens, server.max_body, logs_access=server.access_log), listening, server, "a fleet")

@@ -7,20 +7,21 @@ stands alone is a type. Options of a model (seed, limits, ...) have the names an
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_type_hints
 
 import typer
 
 import gappletron as gp
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
-from gappletron.base.text import read_classes
+from gappletron.base.text import read_classes, split_settings, unknown
 from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
 from gappletron.play.options import Options
@@ -29,10 +30,16 @@ KINDS = ("text", "numeric", "categorical", "drop")
 GRAPHS = f"{', '.join(PRESETS)}, or a FILE.json"
 ALPHA = 0.05
 
+# The groups of options in a help.
+DATA, GRAPH, LEARNER, RESULTS = "Data", "Graph", "Learner", "Results"
 
-def option(default: Any, help: str, *names: str, **settings: Any) -> Any:
-    """Declare an option of the command line: a field of a group."""
-    return dataclasses.field(default=default, metadata={"option": typer.Option(*names, help=help, **settings)})
+
+def option(default: Any, help: str, *names: str, title: str | None = None, **settings: Any) -> Any:
+    """Declare an option of the command line: a field of a group, whose title heads it in the help unless another is
+    given.
+    """
+    declared = typer.Option(*names, help=help, **settings)
+    return dataclasses.field(default=default, metadata={"option": declared, "title": title})
 
 
 def model_option(name: str, more: str = "", default: Any = None, **settings: Any) -> Any:
@@ -58,18 +65,20 @@ def take_groups(command: Callable[..., None]) -> Callable[..., None]:
     box Size(width=4)
     """
     groups: dict[str, Any] = {}
-    parameters = []
+    parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         group = parameter.annotation
         keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         if not dataclasses.is_dataclass(group):
-            parameters.append(keyword)
+            kind, *rest = get_args(group) or (group,)
+            parameters.append(keyword.replace(annotation=_show(kind, rest[0]) if rest else group))
             continue
         groups[parameter.name] = group
         types = get_type_hints(group)
         for field in dataclasses.fields(group):
             shown = keyword.replace(name=field.name, default=field.default)
-            parameters.append(shown.replace(annotation=Annotated[types[field.name], field.metadata["option"]]))
+            title = field.metadata.get("title") or getattr(group, "title", None)
+            parameters.append(shown.replace(annotation=_show(types[field.name], field.metadata["option"], title)))
 
     @functools.wraps(command)
     def call(**given: Any) -> None:
@@ -80,6 +89,16 @@ def take_groups(command: Callable[..., None]) -> Callable[..., None]:
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return call
+
+
+def _show(kind: Any, declared: Any, title: str | None = None) -> Any:
+    """Return the annotation of an option: in the group of its help, and with a word in place of the type."""
+    shown = copy.copy(declared)
+    shown.rich_help_panel = shown.rich_help_panel or title
+    kinds = set(get_args(kind) or (kind,))
+    if shown.metavar is None and bool not in kinds:
+        shown.metavar = "NUMBER" if kinds & {int, float} else "PATH" if Path in kinds else "NAME"
+    return Annotated[kind, shown]
 
 
 def given_options(*groups: Any, **single: Any) -> dict[str, Any]:
@@ -98,26 +117,50 @@ def given_options(*groups: Any, **single: Any) -> dict[str, Any]:
 PlaceArgument = Annotated[
     str, typer.Argument(metavar="STORE", help="What Online.open or gappletron serve writes to: a file, or a URL.")
 ]
-ModelName = Annotated[str, typer.Option("--name", help="Which model of the store.")]
+ModelName = Annotated[str, typer.Option("--name", help="Which model of the store.", rich_help_panel="Store")]
 RowsArgument = Annotated[
     str, typer.Argument(metavar="FILE", help="A file of the kind that the model was made from; '-' for a pipe.")
 ]
-Seed = Annotated[int | None, typer.Option(help=Options.help("seed"))]
-Memory = Annotated[int | None, typer.Option(help=Options.help("memory"), metavar="ROUNDS", min=1)]
+Seed = Annotated[int | None, typer.Option(help=Options.help("seed"), rich_help_panel=LEARNER)]
+Memory = Annotated[
+    int | None, typer.Option(help=Options.help("memory"), metavar="ROUNDS", min=1, rich_help_panel=LEARNER)
+]
 Learners = Annotated[
     list[str] | None,
     typer.Option(
+        metavar="LEARNER",
+        rich_help_panel=LEARNER,
         help="A learner (see `gappletron learners`), with parameters as in banditron:gamma=0.1; repeatable. Default: "
-        "auto."
+        "auto.",
     ),
 ]
-Alpha = Annotated[float, typer.Option(help="Intervals of estimates have the confidence 1 - alpha.", min=0.0, max=0.5)]
+Alpha = Annotated[
+    float,
+    typer.Option(
+        help="Intervals of estimates have the confidence 1 - alpha. Default: 0.05.",
+        min=0.0,
+        max=0.5,
+        rich_help_panel=RESULTS,
+    ),
+]
 JsonPath = Annotated[
     Path | None,
-    typer.Option("--json", metavar="PATH", help="Write all results to this file; - for the standard output."),
+    typer.Option(
+        "--json",
+        metavar="PATH",
+        help="Write all results to this file; - for the standard output.",
+        rich_help_panel=RESULTS,
+    ),
 ]
-PlotPath = Annotated[Path | None, typer.Option(help="Draw it: PNG, SVG or PDF.", metavar="PATH")]
-Results = Annotated[Path, typer.Option(help="The folder of `gappletron reproduce`.", metavar="DIR")]
+PlotPath = Annotated[
+    Path | None, typer.Option(help="Draw it: PNG, SVG or PDF.", metavar="PATH", rich_help_panel=RESULTS)
+]
+Results = Annotated[
+    Path,
+    typer.Option(
+        help="The folder of `gappletron reproduce`. Default: results.", metavar="DIR", rich_help_panel=RESULTS
+    ),
+]
 
 
 # ---------------------------------------------------------------------------------------------------------------- data
@@ -127,9 +170,12 @@ Results = Annotated[Path, typer.Option(help="The folder of `gappletron reproduce
 class TableOptions:
     """What a file is."""
 
+    title: ClassVar[str] = DATA
     label: str | None = option(None, "Tables: the column of the labels.", metavar="COLUMN")
     format: str | None = option(
-        None, "csv, tsv, jsonl, parquet, vw or svmlight. Default: by the end of the file's name, or by its first line."
+        None,
+        "csv, tsv, jsonl, parquet, vw or svmlight. Default: by the end of the file's name, or by its first line.",
+        metavar="FORMAT",
     )
     columns: str | None = option(None, "CSV and TSV without a header: the names, as in label,message.", metavar="NAMES")
     scores: list[str] | None = option(
@@ -160,6 +206,7 @@ class TableOptions:
 class ColumnOptions:
     """What the columns of a table, or of records, are, and how many features come of them."""
 
+    title: ClassVar[str] = DATA
     text: list[str] | None = column_option("a column of text, whose words are features")
     numeric: list[str] | None = column_option("a column of numbers")
     categorical: list[str] | None = column_option("a column of categories, also where they are numbers")
@@ -240,30 +287,50 @@ def tell_columns(encoder: gp.Encoder, label: str | None, scores: dict[Any, str])
 
 GraphName = Annotated[
     str | None,
-    typer.Option(help=f"What is seen after which action: {GRAPHS}; the revealing class as in filtering:revealing=ham."),
+    typer.Option(
+        help=f"What is seen after which action: {GRAPHS}; the revealing class as in filtering:revealing=ham.",
+        metavar="GRAPH",
+        rich_help_panel=GRAPH,
+    ),
 ]
+
+
+def read_preset(graph: str, classes: str | None = None, revealing: str | None = None) -> gp.FeedbackGraph:
+    """Return the graph of a name or a file; a preset without classes gets 4, or as many as it is for."""
+    from gappletron.graphs.open import open_graph
+
+    if graph.endswith(".json") and classes:
+        raise UserError("--classes is only for presets, and a file has its own classes: omit it")
+    preset = PRESETS.get(graph.partition(":")[0])
+    default = 4 if preset is None or preset.n_classes is None else preset.n_classes
+    return open_graph(graph, read_classes(classes or str(default)), revealing)
 
 
 @dataclass(frozen=True)
 class PresetOptions:
     """What a preset needs to know."""
 
+    title: ClassVar[str] = GRAPH
     classes: str | None = option(
-        None, "The labels, as in ham,spam; they replace a scan of the file. For a preset a number will do."
+        None,
+        "The labels, as in ham,spam; they replace a scan of the file. For a preset a number will do.",
+        metavar="NAMES",
     )
     revealing: str | None = option(
-        None, "Filtering and apple tasting: the class that reveals. Default: the first of --classes."
+        None, "Filtering and apple tasting: the class that reveals. Default: the first of --classes.", metavar="CLASS"
     )
+
+    def check(self, graph: str | None) -> None:
+        """Raise UserError for a graph that cannot be opened, whatever the data are."""
+        if graph is None or graph.endswith(".json"):
+            return
+        name, _ = split_settings(graph)
+        if name not in PRESETS:
+            raise unknown(name, "graph", [*PRESETS, "FILE.json"])
 
     def open_alone(self, graph: str) -> gp.FeedbackGraph:
         """Return the graph of a command without a stream."""
-        from gappletron.graphs.open import open_graph
-
-        if graph.endswith(".json") and self.classes:
-            raise UserError("--classes is only for presets, and a file has its own classes: omit it")
-        preset = PRESETS.get(graph.partition(":")[0])
-        default = 4 if preset is None or preset.n_classes is None else preset.n_classes
-        return open_graph(graph, read_classes(self.classes or str(default)), self.revealing)
+        return read_preset(graph, self.classes, self.revealing)
 
 
 @dataclass(frozen=True)
@@ -283,6 +350,15 @@ class GraphOptions(PresetOptions):
         entries = [entry for text in self.cost or () for entry in read_costs(text, graph.actions, graph.classes)]
         return graph.with_costs(entries) if entries else graph
 
+    def check(self, graph: str | None) -> None:
+        """Raise UserError for a graph that cannot be opened, whatever the data are."""
+        super().check(graph)
+        names = (self.classes or "").split(",")
+        if len(names) > 1 and not (graph or "").endswith(".json"):
+            from gappletron.graphs.open import open_graph
+
+            self.add_costs(open_graph(graph or "bandit", names, self.revealing))
+
     def open(self, graph: str | None, stream: gp.Stream) -> gp.FeedbackGraph:
         """Return the graph for a stream that is played or taught."""
         from gappletron.graphs.open import open_graph
@@ -298,6 +374,7 @@ class GraphOptions(PresetOptions):
 class LimitOptions:
     """How much may be explored."""
 
+    title: ClassVar[str] = "Limits on exploration"
     min_propensity: float | None = model_option("min_propensity")
     budget: str | None = model_option(
         "budget",

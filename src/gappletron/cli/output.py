@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,24 +17,27 @@ from gappletron.base.errors import UserError
 from gappletron.base.files import check_writable, figure_kind, replacing
 from gappletron.base.progress import print_line, progress
 from gappletron.base.signals import NOTHING_YET, exit_code, raising
+from gappletron.base.tables import align, find_width, wrap
 from gappletron.base.text import make_printable
+from gappletron.cli.cures import translate
 
 STANDARD_OUTPUT = Path("-")
 
 
 def say(text: str = "") -> None:
-    """Print lines on the standard output, with escapes for what a terminal must not interpret."""
-    print("\n".join(map(make_printable, text.split("\n"))), flush=True)
+    """Print lines on the standard output, with escapes for what a terminal must not interpret, as wide as it is."""
+    print(wrap("\n".join(map(make_printable, text.split("\n"))), find_width(sys.stdout)), flush=True)
 
 
 def tell(line: str) -> None:
     """Print a line on the standard error, likewise."""
-    print_line(make_printable(line))
+    print_line(wrap(make_printable(line), find_width(sys.stderr)))
 
 
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        tell(record.getMessage())
+        is_access = record.name == "gappletron.access"  # one line for each request, however long
+        (print_line if is_access else tell)(make_printable(record.getMessage()))
 
 
 def show_log() -> None:
@@ -50,7 +54,7 @@ def show_error(error: Exception) -> None:
     if isinstance(error, OSError):
         tell(f"gappletron: cannot write to the standard output ({error.strerror}): send it elsewhere")
     else:
-        tell(f"gappletron: {' '.join(str(error).splitlines())}")
+        tell(f"gappletron: {translate(' '.join(str(error).splitlines()))}")
 
 
 def check_outputs(*, inputs: tuple[str, ...] = (), **outputs: Path | None) -> None:
@@ -117,9 +121,20 @@ def play_and_report(
 
 def show_table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     """Print a table."""
-    from gappletron.play.history import align_table
+    say("\n".join([title, *align(header, rows, find_width(sys.stdout))]))
 
-    say("\n".join([title, *align_table(header, rows)]))
+
+def show_facts(rows: list[tuple[str, str]]) -> None:
+    """Print names and what is known of each, which may take several lines."""
+    column, width = max(len(name) for name, _ in rows) + 2, find_width(sys.stdout)
+    for name, value in rows:
+        if width is None or column + len(value) <= width:
+            say(f"{name:<{column}}{value}")
+        elif width < 2 * column:  # a narrow terminal
+            say(f"{name}\n    {value}")
+        else:
+            first, *others = wrap(value, width - column - 2).split("\n")
+            say("\n".join([f"{name:<{column}}{first}", *(" " * column + line for line in others)]))
 
 
 def show_confusion(histories: gp.Histories) -> None:
@@ -127,14 +142,14 @@ def show_confusion(histories: gp.Histories) -> None:
     for name in histories.names:
         runs = len(histories.of(name))
         say(f"\n{name}, how often each action was played at each label{f' in {runs} runs' if runs > 1 else ''}")
-        say(str(histories.confusion(name)))
+        say(histories.confusion(name).to_text(find_width(sys.stdout)))
 
 
 def show_histories(histories: gp.Histories) -> None:
     """Print the table, and for every learner that began anew, when and why; of several runs, in how many."""
     from gappletron.learners.run_bound import describe_restarts
 
-    say(str(histories))
+    say(histories.to_text(find_width(sys.stdout)))
     for name in histories.names:
         runs = histories.of(name)
         began = [run.restarts for run in runs if run.restarts]
@@ -187,7 +202,7 @@ def write_json(
 def write_text(path: Path, text: str) -> None:
     """Write a text to a file, or to the standard output where the path names that."""
     if path == STANDARD_OUTPUT:
-        say(text)
+        print(text, flush=True)
         return
     with replacing(path) as file:
         file.write(text.encode() + b"\n")

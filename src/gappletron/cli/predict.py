@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,11 @@ from gappletron.base.progress import progress
 from gappletron.base.text import defuse, listing, unknown
 from gappletron.cli.options import RowsArgument, TableOptions
 from gappletron.cli.output import STANDARD_OUTPUT, check_outputs, tell
+
+EXAMPLES = """\
+gappletron predict filter.npz unread.csv
+gappletron predict filter.npz unread.csv --out predictions.csv
+gappletron predict filter.npz mail.csv --label label"""
 
 if TYPE_CHECKING:  # it loads NumPy, which the help does not need
     from gappletron.kernel.types import Floats
@@ -72,6 +78,19 @@ def write_predictions(model: gp.Online, data: str, table: TableOptions, file: An
     tell(f"{wrong:,} of {labelled:,} predictions differ from the labels ({wrong / labelled:.4f}){gaps}")
 
 
+def read_rows(model: gp.Online, data: str, table: TableOptions) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows of a file one at a time, as the model takes them, with their scores where columns have them."""
+    if model.encoder is None:
+        for X, _, _ in read_batches(model, data, table):
+            for first, last in itertools.pairwise(X.indptr.tolist()):
+                yield (X.indices[first:last], X.data[first:last]), None
+        return
+    for block, encoder, _, scores in read_blocks(model, data, table):
+        model.encoder = encoder
+        for place, record in enumerate(block.records()):
+            yield record, None if scores is None else scores[place]
+
+
 def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[tuple[Any, list[str], Floats | None]]:
     """Yield some encoded rows at a time, their labels where a column has them, empty where there is none, and their
     scores where columns have them.
@@ -79,7 +98,6 @@ def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[t
     from scipy.sparse import csr_array
 
     from gappletron.data.formats import SVMLIGHT, find_ending
-    from gappletron.data.tables import find_kinds, find_labels, order_columns, read_scores, read_table
     from gappletron.kernel.types import MOST_NARROW
 
     label, columns = table.label, table.score_columns
@@ -93,6 +111,18 @@ def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[t
         for chunk in gp.SvmlightFile(data, features=features, classes=(0, 1)).rows():
             yield csr_array((chunk.values, chunk.indices, chunk.indptr), (len(chunk.indptr) - 1, features)), [], None
         return
+    for block, encoder, labels, scores in read_blocks(model, data, table):
+        yield encoder.vectors(block), labels, scores
+
+
+def read_blocks(
+    model: gp.Online, data: str, table: TableOptions
+) -> Iterator[tuple[Any, gp.Encoder, list[str], Floats | None]]:
+    """Yield the rows of a table by blocks, each with the encoder for its columns, its labels and its scores."""
+    from gappletron.data.tables import find_kinds, find_labels, order_columns, read_scores, read_table
+
+    assert model.encoder is not None
+    label, columns = table.label, table.score_columns
     ordered = [] if columns is None else order_columns(columns, model.graph.classes)
     aside = [*ordered, *([] if label is None else [label])]
     encoder, rows = model.encoder.declaring(dict.fromkeys(aside, "drop")), 0
@@ -111,5 +141,5 @@ def read_batches(model: gp.Online, data: str, table: TableOptions) -> Iterator[t
                 raise unknown(name, f"column in {data} called", here)
         scores = read_scores(block, ordered, data, rows) if ordered else None
         labels = [] if label is None else find_labels(block, label).texts()
-        yield encoder.vectors(block), labels, scores
+        yield block, encoder, labels, scores
         rows += len(block.rows)

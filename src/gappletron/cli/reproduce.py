@@ -17,6 +17,11 @@ from gappletron.base.signals import exit_code, raising
 from gappletron.cli.options import option
 from gappletron.cli.output import say, tell
 
+EXAMPLES = """\
+gappletron reproduce
+gappletron reproduce --rounds 10000 --figure bandit-best
+gappletron reproduce --sensitivity --jobs 4"""
+
 
 @dataclass(frozen=True)
 class ReproduceOptions:

@@ -6,40 +6,50 @@ import contextlib
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 import gappletron as gp
+from gappletron.base.checks import whole
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.base.text import listing, unknown
 from gappletron.cli import options, output
-from gappletron.cli.options import ALPHA, given_options, model_option, option
+from gappletron.cli.options import ALPHA, LEARNER, RESULTS, given_options, model_option, option
 from gappletron.cli.output import STANDARD_OUTPUT, write_json
+
+EXAMPLES = """\
+gappletron run mail.csv --label label --text message --graph filtering --revealing ham
+gappletron run digits --graph bandit --learner auto --learner gapsmh --repeats 5 --plot digits.png
+gappletron run mail.csv --label label --graph filtering --revealing ham --cost spam,ham=10 --save filter.npz"""
 
 
 @dataclass(frozen=True)
 class PieceOptions:
     """What learners are made of, and how rows are prepared for them."""
 
+    title: ClassVar[str] = LEARNER
     exploration: str | None = option(
         None,
         "The exploration rule. For auto (which explores more where its theorem needs it) and one-against-all: "
         "inverse-gap (default), greedy, epsilon-greedy, burn-in:rounds=100 or square-cb. For Gappletron: top-up "
         "(default: the minimum that reveals every label often enough), paper (exactly Algorithm 1) or optimised (the "
         "minimiser of the bound, best with --optimizer ada-grad). Parameters as in top-up:gamma=2.",
+        metavar="RULE",
     )
     gamma: float | None = option(None, "The parameter of learners that explore. Default for Gappletron: 1.")
     tuning: str | None = option(
         None,
         "Set the parameters from the data: theory or only-t for every learner; for Gappletron also expectation, "
         "expectation-separable, high-probability, high-probability-separable.",
+        metavar="TUNING",
     )
     optimizer: str | None = option(
         None,
         "The optimizer: confidence-weighted (default of one-against-all), adaptive-ogd (of Gappletron), "
         "projected-ogd, fixed-ogd, ada-grad or scale-free-ftrl; parameters as in projected-ogd:radius=5.",
+        metavar="OPTIMIZER",
     )
     normalize: str | None = model_option("normalize")
     bias: bool | None = option(None, "Add a feature that is always 1. Default: for auto only.", "--bias/--no-bias")
@@ -49,14 +59,19 @@ class PieceOptions:
 class PlayOptions:
     """How often, how long, and with what is shown of it."""
 
-    repeats: int = option(1, "Runs of each learner, on the same data.")
+    title: ClassVar[str] = "Playing"
+    repeats: int = option(1, "Runs of each learner, on the same data. Default: 1.")
     rounds: int | None = option(None, "Play at most this many rounds.")
     max_norm: float | None = option(None, "The largest norm of a row; replaces a scan of the file.")
     jobs: int | None = option(None, "Threads. Default: one per core.")
     save: Path | None = option(None, "Write the model to this file: one learner, one repeat.", metavar="MODEL")
     load: Path | None = option(None, "Go on with the model of this file, and with its options.", metavar="MODEL")
-    estimate: bool = option(False, "Also estimate the error from the labels that were seen alone.", "--estimate")
-    confusion: bool = option(False, "Also print how often each action was played at each label.", "--confusion")
+    estimate: bool = option(
+        False, "Also estimate the error from the labels that were seen alone.", "--estimate", title=RESULTS
+    )
+    confusion: bool = option(
+        False, "Also print how often each action was played at each label.", "--confusion", title=RESULTS
+    )
 
 
 def run(
@@ -68,26 +83,32 @@ def run(
             "pipe, 'digits', or 'synthetic:K=9,d=120,noise=0.05,T=100000,seed=0'.",
         ),
     ],
+    *,
     source: options.DataOptions,
+    graph: options.GraphName = None,
     preset: options.GraphOptions,
+    learner: options.Learners = None,
     pieces: PieceOptions,
+    memory: options.Memory = None,
+    seed: options.Seed = None,
     limits: options.LimitOptions,
     playing: PlayOptions,
-    graph: options.GraphName = None,
-    learner: options.Learners = None,
-    seed: options.Seed = None,
-    memory: options.Memory = None,
     alpha: options.Alpha = ALPHA,
     json: options.JsonPath = None,
     plot: options.PlotPath = None,
 ) -> None:
-    """Play a stream with one or more learners, on the bandit graph by default, and print their error rates."""
+    """Play a recorded stream with one or more learners, and print how often each errs.
+
+    The labels of the file are shown to a learner only where the feedback graph reveals them. Without --graph that is
+    the bandit graph: a prediction shows whether it was right.
+    """
     from gappletron.play.monitor_state import NoWatch
 
     if alpha != ALPHA and not playing.estimate:
         raise UserError("--alpha was given without --estimate, to which it belongs: give both or none")
     save, repeats = playing.save, playing.repeats
     output.check_outputs(json=json, plot=plot, save=save, inputs=(data, graph or ""))
+    check_early(graph, preset, source, pieces, limits, playing, given_options(seed=seed, memory=memory))
     open_stream = functools.partial(source.open, data, preset.classes, max_norm=playing.max_norm, rounds=playing.rounds)
     watch = gp.Watch(alpha=alpha) if playing.estimate else None
     model = None
@@ -122,6 +143,8 @@ def run(
                 jobs=playing.jobs,
             )
 
+    asks_for_graph = graph is None and playing.load is None
+
     def report(histories: gp.Histories, stopped: str | None) -> None:
         if stopped is not None:
             histories = gp.Histories(histories, f"{histories.title}, stopped after {histories[0].rounds:,} rounds")
@@ -129,6 +152,8 @@ def run(
         reports = [gp.Monitor(runs.player(run.name, run.repeat)).report(alpha) for run in watched]
         with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
             last.callback(output.warn, histories, reports)
+            if asks_for_graph:
+                last.callback(warn_of_default, histories)
             if json != STANDARD_OUTPUT:
                 if playing.confusion:
                     last.callback(output.show_confusion, histories)
@@ -146,6 +171,37 @@ def run(
         return f"error {gp.Monitor(runs.player(repeat=runs.repeats[0])).rates('policy', alpha).error}"
 
     output.play_and_report(runs, report, note if playing.estimate else str)
+
+
+def check_early(
+    graph: str | None,
+    preset: options.GraphOptions,
+    source: options.DataOptions,
+    pieces: PieceOptions,
+    limits: options.LimitOptions,
+    playing: PlayOptions,
+    more: dict[str, Any],
+) -> None:
+    """Raise UserError for what is wrong whatever the data are, before a file is opened."""
+    from gappletron.play.options import PlayerOptions
+
+    gp.Encoder(**source.kinds)
+    _ = source.score_columns
+    preset.check(graph)
+    PlayerOptions.parse({**more, **limits.parse(), **given_options(normalize=pieces.normalize)})
+    whole(playing.repeats, "--repeats", least=1)
+    for name in ("rounds", "jobs"):
+        if getattr(playing, name) is not None:
+            whole(getattr(playing, name), f"--{name}", least=1)
+
+
+def warn_of_default(histories: gp.Histories) -> None:
+    """Say that every label was seen, where nobody has said what is seen: then the numbers are not those of real use."""
+    if all(run.labels_seen == run.rounds for run in histories):
+        output.tell(
+            "every label was seen: no --graph was given, and by default a prediction shows whether it was right, which "
+            "hides nothing between two classes. Say what is seen in real use, as in --graph filtering --revealing ham"
+        )
 
 
 def choose_learners(names: list[str], pieces: PieceOptions) -> dict[str, gp.Learner]:

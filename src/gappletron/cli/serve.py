@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -21,16 +23,25 @@ from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
 from gappletron.online.database import NAME as DEFAULT, URLS
 
-if TYPE_CHECKING:  # it needs the extra `serve`
+if TYPE_CHECKING:  # they need the extra `serve`
     from gappletron.service.app import Service
+    from gappletron.service.standby import Standby
+
+EXAMPLES = """\
+gappletron serve mail.sqlite --graph filtering --classes ham,spam
+gappletron serve mail.sqlite --host 0.0.0.0 --token-file tokens.txt --access-log
+gappletron serve mail.sqlite new=new.sqlite --shadow new=mail --learner new=one-against-all"""
 
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
+LEVELS = ("debug", "info", "warning", "error")
+log = logging.getLogger("gappletron.serve")
 
 
 @dataclass(frozen=True)
 class ModelOptions:
     """What the models are."""
 
+    title: ClassVar[str] = "Models"
     learner: list[str] | None = option(
         None, "For new models, or for one of them: NAME=LEARNER; repeatable. Default: auto.", metavar="[NAME=]LEARNER"
     )
@@ -42,6 +53,13 @@ class ModelOptions:
     shadow: list[str] | None = option(
         None, "NAME decides nothing, and learns from what CHAMPION decides; repeatable.", metavar="NAME=CHAMPION"
     )
+    standby: bool = option(
+        False,
+        "Where another server leads a model in PostgreSQL, follow it, answer predictions, and take over when it is "
+        "gone; where none does, lead.",
+        "--standby",
+    )
+    replica: bool = option(False, "Follow, answer predictions, and never take over.", "--replica")
     max_waiting: int | None = option(
         None, "Refuse decisions while so many receipts wait, in place of letting the oldest expire.", min=1
     )
@@ -51,9 +69,17 @@ class ModelOptions:
 class StorageOptions:
     """What is kept of a model, and how safely."""
 
-    durability: str = option("disk", "What answers survive: a power failure (disk), or a crash of the process (os).")
+    title: ClassVar[str] = "Storage"
+    durability: str = option(
+        "disk",
+        "What answers survive: a power failure (disk, the default), or a crash of the process (os).",
+        metavar="disk|os",
+    )
     snapshot_every: int = option(
-        1_000_000, "Events between snapshots: fewer make a start after a crash quicker.", metavar="EVENTS", min=1
+        1_000_000,
+        "Events between snapshots: fewer make a start after a crash quicker. Default: 1000000.",
+        metavar="EVENTS",
+        min=1,
     )
     pending: int = model_option("pending", default=1_000_000, min=1)
     pending_bytes: int | None = model_option("pending_bytes", metavar="BYTES", min=1)
@@ -63,13 +89,22 @@ class StorageOptions:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where the server listens, and to whom."""
+    """Where the server listens, to whom, and what it prints."""
 
-    host: str = option("127.0.0.1", "Where to listen. Others than this machine need --token-file.")
-    port: int = option(8080, "The port; 0 for one that is free.", min=0, max=65535)
+    title: ClassVar[str] = "Server"
+    host: str = option(
+        "127.0.0.1", "Where to listen. Others than this machine need --token-file. Default: 127.0.0.1.", metavar="HOST"
+    )
+    port: int = option(8080, "The port; 0 for one that is free. Default: 8080.", min=0, max=65535)
     token_file: Path | None = option(None, "A file of tokens, one per line; requests need one.", metavar="PATH")
-    max_body: int = option(16_000_000, "The largest body of a request.", metavar="BYTES", min=1)
-    max_connections: int = option(1_000, "So many connections may be open; more are refused.", min=1)
+    max_body: int = option(16_000_000, "The largest body of a request. Default: 16000000.", metavar="BYTES", min=1)
+    max_connections: int = option(1_000, "So many connections may be open; more are refused. Default: 1000.", min=1)
+    access_log: bool = option(
+        False, "Print a line for each request: when, from where, what, the status and the time it took.", "--access-log"
+    )
+    log_level: str = option(
+        "info", "The least that is printed: debug, info (the default), warning or error.", metavar="LEVEL"
+    )
 
 
 def serve(
@@ -81,15 +116,16 @@ def serve(
             "The first is also at /v1/act. Its name is that of the file, unless it is given.",
         ),
     ],
+    *,
+    graph: options.GraphName = None,
     preset: options.GraphOptions,
     columns: options.ColumnOptions,
     hosting: ModelOptions,
+    memory: options.Memory = None,
+    seed: options.Seed = None,
     limits: options.LimitOptions,
     storage: StorageOptions,
     server: ServerOptions,
-    graph: options.GraphName = None,
-    seed: options.Seed = None,
-    memory: options.Memory = None,
     alpha: options.Alpha = ALPHA,
 ) -> None:
     """Serve models over HTTP; the page at / shows how they do.
@@ -104,6 +140,7 @@ def serve(
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
+    set_log_level(server)
     places = parse_places(stores)
     names = list(places)
     champions = parse_shadows(hosting.shadow or [], names)
@@ -118,16 +155,34 @@ def serve(
         raise UserError("--classes, --revealing and --cost are parts of a graph: give --graph as well, or omit them")
     if hosting.strict and graph is not None and "encoder" not in known and not hosting.vectors:
         raise nothing_declared(names[0])  # before anything is made
+    check_following(hosting, places)
     with bind_socket(server.host, server.port) as listening:
+        log.info("opening %s", ", ".join(f"{name} ({place})" for name, place in places.items()))
         with progress("opening"):
-            models = {name: open_model(place, name, learners[name], known) for name, place in places.items()}
-            if hosting.vectors and any(model.encoder is not None for model in models.values()):
-                raise UserError("--vectors was given, and a model takes records: omit it, or use another store")
-            if hosting.strict and all(model.encoder is None for model in models.values()):
-                raise UserError("--strict is about the columns of records, and no model takes records: omit it")
-            hosted = host_models(models, champions, max_waiting=hosting.max_waiting, alpha=alpha, strict=hosting.strict)
-            application = app.create_app(hosted, tokens=tokens, max_body=server.max_body)
+            about = {"max_waiting": hosting.max_waiting, "alpha": alpha, "strict": hosting.strict}
+            seats = {name: (place, name, learners[name], known) for name, place in places.items()}
+            standbys = []
+            if hosting.standby or hosting.replica:
+                standbys = [follow_model(*seat, about, is_replica=hosting.replica) for seat in seats.values()]
+                hosted = [standby.hosted for standby in standbys]
+            else:
+                hosted = host_models({name: open_model(*seat) for name, seat in seats.items()}, champions, **about)
+            check_kinds(hosting, [each.takes_records for each in hosted])
+            application = app.create_app(
+                hosted,
+                tokens=tokens,
+                max_body=server.max_body,
+                logs_access=server.access_log,
+                standbys=standbys,
+            )
         run(application, listening, server, ", ".join(names))
+
+
+def set_log_level(server: ServerOptions) -> None:
+    """Print what is at least of the level of the options."""
+    if server.log_level not in LEVELS:
+        raise unknown(server.log_level, "level for --log-level called", LEVELS)
+    logging.getLogger("gappletron").setLevel(server.log_level.upper())
 
 
 def read_access(server: ServerOptions) -> list[str]:
@@ -153,7 +208,11 @@ def run(application: Service, listening: socket.socket, server: ServerOptions, w
 
     address = make_address(listening, server)
     serve(
-        application, listening, server.max_connections, ready=lambda: tell(f"serving {what}: the page is at {address}")
+        application,
+        listening,
+        server.max_connections,
+        ready=lambda: tell(f"serving {what}: the page is at {address}"),
+        log_level=server.log_level,
     )
     if application.failures:
         raise UserError(f"stopped, and not everything was stored: {application.failures[0]}")
@@ -244,11 +303,74 @@ def make_rows(vectors: bool, columns: options.ColumnOptions) -> dict[str, Any]:
     return {"features": "grow", **given}
 
 
+def check_following(hosting: ModelOptions, places: dict[str, str]) -> None:
+    """Refuse options that do not go together with following another server.
+
+    >>> check_following(ModelOptions(standby=True), {"mail": "mail.sqlite"})
+    Traceback (most recent call last):
+        ...
+    gappletron.UserError: --standby needs PostgreSQL, and 'mail.sqlite' is a file: give the URL of a database, or \
+--replica
+    """
+    if hosting.standby and hosting.replica:
+        raise UserError("--standby takes over and --replica never does: give one of them")
+    if (hosting.standby or hosting.replica) and hosting.shadow:
+        raise UserError("--shadow needs the server that decides: omit it, or --standby and --replica")
+    for place in places.values():
+        if hosting.standby and not place.startswith(URLS):
+            raise UserError(
+                f"--standby needs PostgreSQL, and {place!r} is a file: give the URL of a database, or --replica"
+            )
+
+
+def check_kinds(hosting: ModelOptions, takes_records: list[bool]) -> None:
+    """Refuse options about what x is that do not fit the models."""
+    if hosting.vectors and any(takes_records):
+        raise UserError("--vectors was given, and a model takes records: omit it, or use another store")
+    if hosting.strict and not any(takes_records):
+        raise UserError("--strict is about the columns of records, and no model takes records: omit it")
+
+
+def follow_model(
+    place: str, name: str, learner: str | None, known: dict[str, Any], about: dict[str, Any], *, is_replica: bool
+) -> Standby:
+    """Return what follows a stored model, and leads where nobody does; then a new one is made where there is none.
+
+    :param about: options of a hosted model.
+    """
+    from gappletron.online.follower import Follower
+    from gappletron.online.journal import Policy
+    from gappletron.online.opening import is_stored
+    from gappletron.service.models import HostedModel
+    from gappletron.service.standby import Standby
+
+    stored_as = find_stored_name(place, name)
+    if not is_replica and not is_stored(place, stored_as):
+        open_model(place, name, learner, known).close()
+    names = {field.name for field in fields(Policy)}
+    policy = Policy(**{option: value for option, value in known.items() if option in names})
+    given = {option: value for option, value in known.items() if option not in names} | given_options(learner=learner)
+    make = partial(Follower, place, name=stored_as)
+    follower = make()
+    try:
+        follower.check(given)  # now, and not when it takes over
+    except BaseException:
+        follower.close()
+        raise
+    hosted = HostedModel(name, follower.model, follower=follower, **about)
+    return Standby(hosted, make, None if is_replica else lambda each: each.take_over(policy, given))
+
+
+def find_stored_name(place: str, name: str) -> str:
+    """Return the name of a model in its store: in PostgreSQL it is the one that it is served under."""
+    return name if place.startswith(URLS) else DEFAULT
+
+
 def open_model(place: str, name: str, learner: str | None, known: dict[str, Any]) -> gp.Online:
-    """Return the model of a store, or a new one. In PostgreSQL it has the name that it is served under."""
+    """Return the model of a store, or a new one."""
     from gappletron.online.opening import is_stored
 
-    stored_as = name if place.startswith(URLS) else DEFAULT
+    stored_as = find_stored_name(place, name)
     if not is_stored(place, stored_as):
         if "graph" not in known:
             raise UserError(

@@ -5,28 +5,39 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gappletron.base.progress import progress
+from gappletron.cli.help import Command, Group
 from gappletron.cli.options import ModelName, PlaceArgument
-from gappletron.cli.output import check_outputs, say, tell
+from gappletron.cli.output import check_outputs, say, show_facts, tell
 
 if TYPE_CHECKING:
     from gappletron.online.decisions import Summary
     from gappletron.online.events import Restarted
 
 store = typer.Typer(
-    no_args_is_help=True, help="Look after a store: what it holds, checks, backups, exports, retention."
+    cls=Group, no_args_is_help=True, help="Look after a store: what it holds, checks, backups, exports, retention."
 )
+
+
+def command(*examples: str) -> Any:
+    """Add a function as a command of the store, with these examples in its help."""
+    return store.command(cls=Command, epilog="\n".join(f"gappletron store {each}" for each in examples))
+
 
 Limit = Annotated[str | None, typer.Option(help="What is kept: 30d, 12h, or a number of rounds.", metavar="AGE|ROUNDS")]
 Age = Annotated[str | None, typer.Option(help="How long they are kept: 7d, 12h.", metavar="AGE")]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A file of SQLite that no process has open.")]
 
 
-@store.command()
+@command(
+    "show mail.sqlite",
+    "show mail.sqlite --name model",
+    "show postgresql://host/models --name mail",
+)
 def show(place: PlaceArgument, name: ModelName = "model") -> None:
     """Show what a store holds of a model; it may be open."""
     from gappletron.online import decisions
@@ -34,7 +45,11 @@ def show(place: PlaceArgument, name: ModelName = "model") -> None:
     _show(place, decisions.summarise(place, name=name))
 
 
-@store.command()
+@command(
+    "check mail.sqlite",
+    "check copy.sqlite",
+    "check postgresql://host/models --name mail",
+)
 def check(place: PlaceArgument, name: ModelName = "model") -> None:
     """Check every row and page, and do everything again that was logged; it may be open."""
     from gappletron.online import upkeep
@@ -47,7 +62,11 @@ def check(place: PlaceArgument, name: ModelName = "model") -> None:
     say(f"{found.rounds:,} rounds read and replayed: {compared}")
 
 
-@store.command()
+@command(
+    "backup mail.sqlite copy.sqlite",
+    "check copy.sqlite",
+    "backup mail.sqlite /backups/mail-$(date +%F).sqlite",
+)
 def backup(
     place: PlaceArgument, path: Annotated[Path, typer.Argument(metavar="COPY", help="The file to write.")]
 ) -> None:
@@ -64,7 +83,11 @@ def backup(
     tell(f"the copy is {path}")
 
 
-@store.command()
+@command(
+    "export mail.sqlite decisions.csv",
+    "export mail.sqlite decisions.parquet",
+    "export postgresql://host/models decisions.csv --name mail",
+)
 def export(
     place: PlaceArgument,
     path: Annotated[Path, typer.Argument(metavar="TABLE", help="The file to write: .parquet or .csv.")],
@@ -79,7 +102,11 @@ def export(
     tell(f"{rows:,} decisions are in {path}")
 
 
-@store.command()
+@command(
+    "retain mail.sqlite --features 30d",
+    "retain mail.sqlite --decisions 1000000",
+    "retain mail.sqlite --features 7d --decisions 90d --answers 12h",
+)
 def retain(
     place: PlaceArgument,
     features: Limit = None,
@@ -97,7 +124,11 @@ def retain(
     say("removed: " + (", ".join(f"{number:,} {what}" for what, number in removed.items()) or "nothing was asked for"))
 
 
-@store.command()
+@command(
+    "vacuum mail.sqlite",
+    "retain mail.sqlite --features 30d && gappletron store vacuum mail.sqlite",
+    "vacuum copy.sqlite",
+)
 def vacuum(place: PlaceArgument) -> None:
     """Give the room of what was removed back to the system."""
     from gappletron.online.database import open_database
@@ -113,7 +144,11 @@ def vacuum(place: PlaceArgument) -> None:
         database.close()
 
 
-@store.command()
+@command(
+    "accept mail.sqlite",
+    "check mail.sqlite",
+    "backup mail.sqlite copy.sqlite",
+)
 def accept(file: FileArgument) -> None:
     """Let a file be opened that was refused, with what it holds: after a loss that was reported."""
     from gappletron.online.sqlite import accept
@@ -138,10 +173,8 @@ def _show(place: str, found: Summary) -> None:
         *([] if opened is None else [("may wait", _describe_waiting(*opened.limits))]),
         *([] if opened is None else [("last opened with", ", ".join(f"{k} {v}" for k, v in opened.versions.items()))]),
     ]
-    width = max(len(name) for name, _ in rows)
     say(f"store in {place}")
-    for name, value in rows:
-        say(f"{name:<{width}}  {value}")
+    show_facts(rows)
 
 
 def _describe_restarts(number: int, last: Restarted) -> str:

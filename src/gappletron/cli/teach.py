@@ -9,6 +9,8 @@ import gappletron as gp
 from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.cli.options import (
+    LEARNER,
+    RESULTS,
     DataOptions,
     GraphName,
     GraphOptions,
@@ -20,19 +22,31 @@ from gappletron.cli.options import (
 )
 from gappletron.cli.output import check_outputs, tell
 
+EXAMPLES = """\
+gappletron teach filter.npz history.csv --label label --text message --graph filtering --revealing ham
+gappletron teach filter.npz more.csv --label label
+gappletron teach filter.npz history.csv --label label --graph bandit --learner one-against-all --out other.npz"""
+
 
 def teach(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model, or the name of a new one.")],
     data: RowsArgument,
+    *,
     source: DataOptions,
-    preset: GraphOptions,
     graph: GraphName = None,
-    learner: Annotated[str | None, typer.Option(help="A learner (see `gappletron learners`). Default: auto.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write the model. Default: MODEL itself.", metavar="PATH")
+    preset: GraphOptions,
+    learner: Annotated[
+        str | None,
+        typer.Option(
+            help="A learner (see `gappletron learners`). Default: auto.", metavar="LEARNER", rich_help_panel=LEARNER
+        ),
     ] = None,
-    seed: Seed = None,
     memory: Memory = None,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to write the model. Default: MODEL itself.", metavar="PATH", rich_help_panel=RESULTS),
+    ] = None,
 ) -> None:
     """Learn from a file in which every label is known, without acting: a warm start.
 
@@ -44,6 +58,9 @@ def teach(
 
     target = out or model
     check_outputs(out=target, inputs=(data,))
+    preset.check(graph)
+    gp.named(learner or "auto")  # an error before the file is opened
+    gp.Encoder(**source.kinds)
     if model.exists():
         saved = load_model(
             model,

@@ -457,7 +457,8 @@ class FeedbackGraph:
         """Predicting a class reveals all classes but that one: vaccination of an area hides what would happen there.
 
         With one label per round this is full information: an outbreak that is observed in none of the other areas would
-        have been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
+        have been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`. The label is
+        where an outbreak would be if nothing were done: it must not depend on the action (docs, page Monitoring).
         """
         return cls.preset("disease-prevention", classes, costs=costs)
 
@@ -547,17 +548,17 @@ class FeedbackGraph:
 
         write_graph(self, path)
 
-    def describe(self) -> str:
-        """Return a description of the graph."""
+    def describe(self, width: int | None = 100) -> str:
+        """Return a description of the graph; lines have at most so many characters."""
         from gappletron.graphs.text import describe
 
-        return describe(self)
+        return describe(self, width)
 
-    def as_text(self) -> str:
-        """Return the matrix as text."""
+    def as_text(self, width: int | None = None) -> str:
+        """Return the matrix as text; where lines may have at most so many characters, in several parts."""
         from gappletron.graphs.text import show_matrix
 
-        return show_matrix(self)
+        return show_matrix(self, width)
 
     def draw(self, path: str | os.PathLike[str] | None = None, ax: Axes | None = None) -> Figure:
         """Draw the graph, or its matrix when it is large, and return the figure.

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from gappletron.base.tables import wrap
 from gappletron.base.text import listing, make_printable, shorten
 from gappletron.graphs.costs import list_changed
 from gappletron.graphs.edges import find_strongly_observed
@@ -13,7 +14,7 @@ MATRIX_ACTIONS, MATRIX_CLASSES = 40, 24
 COSTS_SHOWN = 12
 
 
-def describe(graph: FeedbackGraph) -> str:
+def describe(graph: FeedbackGraph, width: int | None) -> str:
     """Return the text of :meth:`FeedbackGraph.describe`."""
     K, extra = graph.n_classes, graph.actions[graph.n_classes :]
     lines = [
@@ -36,8 +37,8 @@ def describe(graph: FeedbackGraph) -> str:
     hidden = [graph.classes[y] for y in np.flatnonzero(~find_strongly_observed(graph.visible))]
     if hidden:
         lines += [
-            f"Observability: weak. Neither its own action nor every other action reveals {listing(hidden)},",
-            "  so learning such a class requires playing actions that look worse.",
+            f"Observability: weak. Neither its own action nor every other action reveals {listing(hidden)}, so "
+            "learning such a class requires playing actions that look worse.",
         ]
     else:
         lines.append("Observability: strong. Every class is revealed by its own action or by every other action.")
@@ -48,18 +49,18 @@ def describe(graph: FeedbackGraph) -> str:
     lines += ["", f"Dominating set: {listing(graph.dominating_set)} (rho = {graph.rho}, {size})."]
     if graph.is_full_information:
         lines.append(
-            "  It is not used: every prediction reveals the label, so no exploration is needed, and the\n"
-            "  surrogate regret does not grow with the number of rounds."
+            "  It is not used: every prediction reveals the label, so no exploration is needed, and the "
+            "surrogate regret does not grow with the number of rounds."
         )
     else:
         lines.append(
-            "  Exploration plays one of these actions; together they reveal every class. The surrogate regret is\n"
-            f"  of order sqrt(rho K T) = sqrt({graph.rho * K} T): about {math.sqrt(graph.rho * K * 1e5):,.0f} mistakes "
+            "  Exploration plays one of these actions; together they reveal every class. The surrogate regret is "
+            f"of order sqrt(rho K T) = sqrt({graph.rho * K} T): about {math.sqrt(graph.rho * K * 1e5):,.0f} mistakes "
             "over T = 100,000 rounds, up to constants."
         )
     if graph.has_costs:
         lines += ["", *_describe_costs(graph)]
-    return "\n".join(lines)
+    return "\n".join(wrap(line, width) for line in lines)
 
 
 def _describe_costs(graph: FeedbackGraph) -> list[str]:
@@ -91,7 +92,7 @@ def _describe_actions(graph: FeedbackGraph) -> list[str]:
     ]
 
 
-def show_matrix(graph: FeedbackGraph) -> str:
+def show_matrix(graph: FeedbackGraph, width: int | None = None) -> str:
     """Return the text of :meth:`FeedbackGraph.as_text`.
 
     >>> print(show_matrix(FeedbackGraph.label_efficient(["cat", "dog"])))
@@ -107,11 +108,20 @@ def show_matrix(graph: FeedbackGraph) -> str:
     columns = [shorten(make_printable(str(name)), 8) for name in graph.classes]
     rows = [shorten(make_printable(str(name)), 16) for name in graph.actions]
     left = max(map(len, [*rows, "action played"]))
-    lines = [f"{'action played':{left}}   " + "  ".join(columns)]
-    for i, name in enumerate(rows):
-        cells = "  ".join(
-            ("#" if seen else ".").center(len(column)) for seen, column in zip(graph.visible[i], columns, strict=True)
-        )
-        mark = "*" if i in graph.dominating_indices else " "
-        lines.append(f"{name:{left}} {mark} {cells}".rstrip())
-    return "\n".join([*lines, "", "# reveals whether the label is the class of the column; * is in the dominating set"])
+    lines: list[str] = []
+    room = math.inf if width is None else width - left - 1
+    first = 0
+    while first < len(columns):
+        stop = first + 1
+        while stop < len(columns) and sum(2 + len(name) for name in columns[first : stop + 1]) <= room:
+            stop += 1
+        here = columns[first:stop]
+        lines += ["", f"{'action played':{left}}   " + "  ".join(here)]
+        for i, name in enumerate(rows):
+            seen = graph.visible[i, first:stop]
+            cells = "  ".join(("#" if each else ".").center(len(c)) for each, c in zip(seen, here, strict=True))
+            mark = "*" if i in graph.dominating_indices else " "
+            lines.append(f"{name:{left}} {mark} {cells}".rstrip())
+        first = stop
+    legend = "# reveals whether the label is the class of the column; * is in the dominating set"
+    return "\n".join([*lines[1:], "", wrap(legend, width)])

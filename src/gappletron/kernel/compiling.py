@@ -57,13 +57,15 @@ COMPILED = ("kernel", "graphs", "data", "learners", "play")
 # second at most, in which signals wait.
 SMALL = 100_000
 
+# Seconds of a processor that the machine code of one function takes, about.
+SECONDS_TO_COMPILE = 3
 log = logging.getLogger("gappletron.compiling")
 
 _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
 
 
 def interpreted() -> contextlib.AbstractContextManager[None]:
-    """Run everything inside as plain Python: slow, but a debugger and a print work inside a piece.
+    """Run everything inside as plain Python: slow, but a debugger and a print work inside a component.
 
     It holds for the current thread (or asynchronous task) alone, and for the models and runs that are made inside.
 
@@ -233,12 +235,15 @@ class Wanted(NamedTuple):
 
     def wait(self) -> Any:
         """Return the code when it is there. Signals are not held back meanwhile."""
-        start = time.monotonic()
-        due = start + 1.0
+        start, said = time.monotonic(), 0
         while (code := self.find()) is None:
-            if time.monotonic() >= due:
-                log.info("compiling %s, once: %.0f s so far", self, time.monotonic() - start)
-                due = time.monotonic() + SECONDS_BETWEEN_LINES
+            seconds = time.monotonic() - start
+            if seconds >= 1.0 + said * SECONDS_BETWEEN_LINES:
+                if said == 0:
+                    log.info("compiling %s: once, for all later runs; that takes 10 to 60 seconds", self)
+                else:
+                    log.info("compiling %s: %.0f s so far", self, seconds)
+                said += 1
             time.sleep(0.02)
         return code
 

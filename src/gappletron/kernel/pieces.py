@@ -54,7 +54,7 @@ register_model(CompiledPiece)(models.TupleModel)
 
 
 def compiled(method: F) -> F:
-    """Mark a method of an abstract family: every piece's version of it also runs inside compiled loops.
+    """Mark a method of an abstract family: every component's version of it also runs inside compiled loops.
 
     >>> from abc import abstractmethod
     >>> class Schedule(Piece, abstract=True):
@@ -157,7 +157,7 @@ def _list_fields(cls: type) -> tuple[str, ...]:
 
 @dataclass_transform(frozen_default=True)
 class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
-    """An immutable, picklable tuple of numbers and other pieces that prints itself.
+    """A component: an immutable, picklable tuple of numbers and other components that prints itself.
 
     A family is declared with ``class Loss(Piece, abstract=True)``; a piece with ``class SmoothHinge(Loss)``, its fields
     annotated ``float``, ``int``, ``bool``, a number with bounds such as ``Positive``, or with a family of pieces. A

@@ -50,9 +50,9 @@ class Estimator(Composed, abstract=True):
         return True
 
     def check(self) -> None:
-        if self.exploration.needs_stability:
+        if self.exploration.needs_loss:
             raise UserError(
-                f"{self.exploration!r} needs a loss and the stability of an optimizer: use it with Gappletron "
+                f"{self.exploration!r} needs a learner with a loss: use it with Gappletron "
                 "(gapsmh), or choose another exploration rule, for example InverseGap() (inverse-gap)"
             )
 

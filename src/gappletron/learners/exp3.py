@@ -9,6 +9,7 @@ from gappletron.kernel.pieces import Positive, Share
 from gappletron.kernel.state import Field, Layout
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Decision, Learner, Problem, Round, propensity
+from gappletron.learners.score_parts import ScoreParts, not_linear
 
 
 class Exp3G(Learner):
@@ -56,6 +57,9 @@ class Exp3G(Learner):
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         for k in range(out.size):
             out[k] = -state.losses[k]
+
+    def split_scores(self, state: Any, plan: Plan, x: Row, kept: Floats) -> ScoreParts:
+        raise not_linear(self.name)
 
     def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
         """How often each label came, by the estimated losses; all the same as long as that is not known."""

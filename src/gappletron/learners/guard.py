@@ -18,6 +18,7 @@ steps small. With costs, those of the right class are subtracted, and the loss a
 multiplied by c_y, the largest cost that is left there.
 """
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -43,6 +44,15 @@ from gappletron.learners.exploration.secure import secure, value
 from gappletron.learners.learner import Decision, Learner, Round, exchange, propensity
 from gappletron.learners.optimizers import fill_all
 from gappletron.learners.run_bound import REASONS, Restart, RunBound
+from gappletron.learners.score_parts import (
+    COSTS,
+    GIVEN,
+    GUARD,
+    LIMITS,
+    ScoreParts,
+    not_linear,
+    score_entries,
+)
 from gappletron.learners.scorers import NONE, RESET, RETURN, Scorer, Tracking
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
@@ -136,8 +146,8 @@ class Guarded(Learner):
         return "auto" if type(self.scorer) is Tracking else "guarded"
 
     def check(self) -> None:
-        if self.exploration.needs_stability:
-            raise UserError(f"{self.exploration!r} needs a loss and an optimizer: use it with Gappletron (gapsmh)")
+        if self.exploration.needs_loss:
+            raise UserError(f"{self.exploration!r} needs a learner with a loss: use it with Gappletron (gapsmh)")
         if self.kappa == 0.0:
             raise UserError("kappa must be above 0: with steps of 0 the guard could not learn")
 
@@ -227,6 +237,29 @@ class Guarded(Learner):
         dot(state.gradients, x, out)
         for k in range(out.size):
             out[k] = a * state.adjusted[k] - own * state.given[k] - shift * out[k]
+
+    def split_scores(self, state: Any, plan: Plan, x: Row, kept: Floats) -> ScoreParts:
+        """The scorer's, times a_t; what its scores change by where they are cut, or adjusted to costs; and what the
+        guard has learned itself.
+        """
+        has_given, K = kept[0] > 0.0, state.base.size
+        eta, given = state.rates[ETA], kept[1 : 1 + K]
+        a, own = state.share[0] - eta * state.slopes[0], eta * state.slopes[1]
+        base, change = state.base.copy(), state.adjusted - state.base
+        learned = -own * state.given
+        part = self.scorer.split_scores(state.scorer, x, given * has_given, has_given)
+        others = {name: a * values for name, values in part.others.items()}
+        if not np.allclose(part.total(), base, rtol=1e-9, atol=1e-9):
+            raise not_linear(repr(self.scorer))
+        reason = COSTS if plan.graph.has_costs else LIMITS
+        others[reason] = others.get(reason, 0.0) + a * change
+        if has_given:
+            others[GIVEN] = others.get(GIVEN, 0.0) + learned
+        else:
+            others.pop(GIVEN, None)
+        gradients = score_entries(functools.partial(dot, state.gradients), x, K).sum(axis=0)
+        others[GUARD] = -eta * state.rates[CUT] * gradients
+        return ScoreParts(a * part.entries, others)
 
     @compiled
     def set_rates(self, state: Any, plan: Plan, x: Row) -> None:

@@ -17,6 +17,7 @@ from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, freeze
 from gappletron.kernel.types import NO_VECTOR, Floats
 from gappletron.learners.run_bound import Restart, RunBound
+from gappletron.learners.score_parts import ScoreParts, score_entries
 
 
 @dataclass(frozen=True)
@@ -304,6 +305,15 @@ class Learner(Piece, abstract=True):
     @compiled
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
         """The surrogate loss l_t(W_t) of label y at these scores."""
+
+    def split_scores(self, state: Any, plan: Plan, x: Row, kept: Floats) -> ScoreParts:
+        """What the scores of x are the sum of: by default, what each entry of x has as its score on its own.
+
+        Who calls it compares the sums with the scores, so a learner whose scores are not linear need not say so.
+        Called where :meth:`take_row` was called for this row; writes scratch only.
+        """
+        classes = plan.graph.visible.shape[1]
+        return ScoreParts(score_entries(functools.partial(self.scores, state), x, classes), {})
 
     @abstractmethod
     def weights(self, state: Any) -> Floats:

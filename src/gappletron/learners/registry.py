@@ -15,7 +15,7 @@ from gappletron.kernel.spelling import set_numbers
 from gappletron.learners.learner import Learner
 
 # The files that are listed first; others follow in alphabetical order and need no entry here.
-ORDER = ("guard", "estimators", "gappletron", "bandits", "gaptron", "perceptron", "exp3")
+ORDER = ("guard", "estimators", "gappletron", "decoded", "bandits", "gaptron", "perceptron", "exp3")
 
 
 def _registered() -> dict[str, Learner]:

@@ -7,6 +7,7 @@ A scorer learns from all that a round shows, without importance weights: after a
 with ``A[i, k]`` whether it was the label. Which rounds show it depends on x and on the draw, not on the label.
 """
 
+import functools
 import math
 from abc import abstractmethod
 from typing import Any
@@ -20,6 +21,7 @@ from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Round
 from gappletron.learners.optimizers import AdaGrad, ConfidenceWeighted, copy_all, exchange_all, fill_all
+from gappletron.learners.score_parts import GIVEN as GIVEN_PART, LIMITS, ScoreParts, score_entries
 
 # The members of a mixture: the optimizers with a long and a short memory, AdaGrad, and the scores that came with x.
 SLOW, FAST, THIRD, GIVEN = range(4)
@@ -121,6 +123,17 @@ class Scorer(Piece, abstract=True):
     def restart_now(self, state: Any) -> None:
         """Begin anew, as after a change that was noticed; nothing by default."""
 
+    def split_scores(self, state: Any, x: Row, given: Floats, has_given: bool) -> ScoreParts:
+        """What the scores of x are the sum of; by default, what each entry of x has as its score on its own.
+
+        Called where :meth:`judge` was called for this row; writes scratch only.
+        """
+
+        def judge(row: Row, out: Floats) -> None:
+            self.judge(state, row, np.zeros(given.size), False, out)
+
+        return ScoreParts(score_entries(judge, x, given.size), {})
+
     def weights(self, state: Any) -> Floats | None:
         """W as a matrix d x K, where the scores are linear but for their bounds; None by default."""
         return None
@@ -162,6 +175,9 @@ class GivenScores(Scorer):
 
     def absorb(self, state: Any, plan: Plan, x: Row, played: Round) -> int:
         return NONE
+
+    def split_scores(self, state: Any, x: Row, given: Floats, has_given: bool) -> ScoreParts:
+        return ScoreParts(np.zeros((x.stop - x.start, given.size)), {GIVEN_PART: given * has_given})
 
     def passes_on(self) -> bool:
         return True
@@ -323,6 +339,21 @@ shrink=0.3, retain=0.9), third=AdaGrad(rate=0.5, clip=inf), memory=inf, alarm=5.
 
     def changes(self, state: Any) -> float:
         return state.changes[0]
+
+    def split_scores(self, state: Any, x: Row, given: Floats, has_given: bool) -> ScoreParts:
+        """The entries in each member, by the members' weights; that scores are cut to [-1, 1] is a part of its own."""
+        raw = (state.slow_scores, state.fast_scores, state.third_scores)
+        scale = math.sqrt(state.size[1] / state.size[0]) if state.size[0] > 0.0 else 1.0
+        members = (
+            (self.slow, state.slow, state.shares[SLOW]),
+            (self.fast, state.fast, state.shares[FAST]),
+            (self.third, state.third, state.shares[THIRD] * scale),
+        )
+        entries, limits = np.zeros((x.stop - x.start, given.size)), np.zeros(given.size)
+        for (optimizer, own, share), scores, place in zip(members, raw, (SLOW, FAST, THIRD), strict=True):
+            entries += share * score_entries(functools.partial(optimizer.scores, own), x, given.size)
+            limits += state.shares[place] * (np.clip(scores, -1.0, 1.0) - scores)
+        return ScoreParts(entries, {GIVEN_PART: state.shares[GIVEN] * given * has_given, LIMITS: limits})
 
     def weights(self, state: Any) -> Floats:
         """Those of the slow scorer."""

@@ -31,6 +31,7 @@ from gappletron.online.access import DurableModel, changing, looking
 from gappletron.online.contents import FORMAT, TOGETHER, Contents
 from gappletron.online.database import NAME
 from gappletron.online.events import Answer
+from gappletron.online.explanation import Explanation, make_explanation
 from gappletron.online.journal import WEEK, Journal, Policy
 from gappletron.online.opening import open_contents, read_model
 from gappletron.online.receipts import Receipt, Receipts, Unseen, WaitingLimits
@@ -349,6 +350,22 @@ class Online(DurableModel):
         vector, given = self._contents.check_row(x), player.check_scores(scores)
         chances = np.empty(player.graph.n_classes)
         return player.graph.classes[player.predict_vector(vector, chances, given, graph)], chances
+
+    @looking
+    def explain(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Explanation:
+        """Return why x is decided as it is: what each column, word and category adds to the score of the decided class
+        against the next.
+
+        Draws nothing and changes nothing. The names of words and categories come from the record itself: nothing must
+        have been kept. For learners whose scores are linear, as those of nearly all are (docs, page Explain).
+
+        :param x, graph, scores: as those of :meth:`act`.
+        """
+        player, contents = self._player, self._contents
+        vector, given = contents.check_row(x), player.check_scores(scores)
+        names = {} if contents.encoder is None else contents.encoder.name_features(x)
+        found = player.explain(vector, graph, given)
+        return make_explanation(found, vector, names, player.graph, player.engine.bias)
 
     @looking
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> list[Label]:

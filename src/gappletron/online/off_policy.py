@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from gappletron.base import tables
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.data.vectors import Vectors
@@ -33,7 +34,6 @@ from gappletron.online import events
 from gappletron.online.database import NAME
 from gappletron.online.opening import Graphs, check_row, recover
 from gappletron.online.store import Store
-from gappletron.play.history import align_table
 from gappletron.play.monitor import Estimate, Monitor
 from gappletron.play.player import Player
 from gappletron.play.turns import Turn
@@ -86,6 +86,10 @@ class Evaluation:
         return asdict(self)
 
     def __str__(self) -> str:
+        return self.to_text()
+
+    def to_text(self, width: int | None = None) -> str:
+        """Return the estimates as a table; lines have at most so many characters."""
         head = (
             f"{self.learner} on {self.judged:,} judged rounds of {self.rounds:,}, {self.labels_seen:,} labels seen; "
             f"intervals of confidence {1.0 - self.alpha:g}"
@@ -94,14 +98,14 @@ class Evaluation:
             (each.target, each.method, *("-" if x is None else f"{x:.4f}" for x in (each.value, each.low, each.high)))
             for each in self.estimates
         ]
-        lines = [head, *align_table(("", "method", "estimate", "low", "high"), rows)]
+        lines = [head, *tables.align(("estimate of", "method", "estimate", "low", "high"), rows, width)]
         reasons = [
             f"in {self.unsupported:,} rounds some label had the propensity 0" if self.unsupported else "",
             f"{self.missing:,} rounds would have shown something and got no feedback" if self.missing else "",
         ]
         if any(reasons):
             lines.append(f"Only the intervals by betting are right: {', and '.join(filter(None, reasons))}.")
-        return "\n".join(lines)
+        return "\n".join(tables.wrap(line, width) for line in lines)
 
 
 def evaluate_off_policy(

@@ -5,8 +5,8 @@ one model takes too. A process that dies loses its session, and with it the lock
 once. The tables `servers` and `owners` only tell where a model is to be found; that two processes never both write is
 the key of `commits`.
 
-A process that is stopped, or cut off, keeps its session for a while. It notes every second that it lives; when it has
-not done so for :data:`SILENCE` seconds, by the clock of the database, another ends its session.
+A process that is stopped, or cut off, keeps its session. So each sends a statement twice a second, and whoever opens a
+model ends a session that has its lock and was silent for longer, as :mod:`gappletron.online.postgres` says.
 """
 
 import contextlib
@@ -14,15 +14,12 @@ import logging
 import secrets
 import threading
 import time
-from typing import NamedTuple
 
 from gappletron.base.errors import Elsewhere, Unavailable, UserError
 from gappletron.online.database import Database
-from gappletron.online.postgres import CREATING, LOCK, Postgres
+from gappletron.online.postgres import BEAT, CREATING, HOLDERS, LOCK, SILENT, Postgres
 from gappletron.online.tables import Table
 
-# Seconds between two notes of a process that it lives; after so many without one it counts as dead.
-BEAT, SILENCE = 1.0, 8.0
 # Seconds after which what is left of a dead process is removed from the tables.
 FORGOTTEN = 3600.0
 
@@ -37,16 +34,6 @@ TRIES, PAUSE = 5, 0.02
 PATIENCE = 3000
 
 log = logging.getLogger("gappletron")
-
-
-class _Owner(NamedTuple):
-    """Who has a model open: its process, where it can be reached, its session, and since when it is silent."""
-
-    server: str
-    address: str
-    pid: int
-    started: float
-    silence: float
 
 
 class Ownership:
@@ -84,7 +71,7 @@ class Ownership:
     # ---------------------------------------------------------------------------------------------------------- living
 
     def _live(self) -> None:
-        """Note every second that this process lives, until it closes."""
+        """Note again and again that this process lives, until it closes."""
         while not self._stop.wait(BEAT):
             try:
                 self._note_life()
@@ -150,32 +137,28 @@ class Ownership:
 
     def _take_lock(self, model: int) -> None:
         """Take the lock of a model, also from a process that is silent."""
+        run = self._database.run
         for _ in range(TRIES):
-            if self._database.run(f"SELECT pg_try_advisory_lock({LOCK})", model) == [(True,)]:
+            if run(f"SELECT pg_try_advisory_lock({LOCK})", model) == [(True,)]:
                 return
-            owner = self._find_owner(model)
-            if owner is None:  # or it is about to say so
+            if run(f"SELECT pg_terminate_backend(pid, {PATIENCE}) FROM {HOLDERS} AND {SILENT}", model):
+                log.warning("a process with models in %r is silent: its models are taken over", self._database.name)
+                continue
+            found = run("SELECT address FROM owners JOIN servers USING (server) WHERE model = ?", model)
+            if not found:  # or it is about to say so
                 time.sleep(PAUSE)
-            elif owner.silence < SILENCE:
-                if owner.address == self.address:
-                    raise Unavailable(
-                        f"the model is open in another process, which has the address {self.address!r} as well: wait "
-                        "until it has ended, or give each process its own --address"
-                    )
-                raise Elsewhere(f"the model is open in another process: ask {owner.address}", owner.address)
-            else:
-                log.warning("%s is silent for %.0f seconds: its models are taken over", owner.address, owner.silence)
-                self._end_session(owner.pid, owner.started)
+                continue
+            ((address,),) = found
+            if address == self.address:
+                raise Unavailable(
+                    f"the model is open in another process, which has the address {address!r} as well: wait until it "
+                    "has ended, or give each process its own --address"
+                )
+            raise Elsewhere(f"the model is open in another process: ask {address}", address)
         raise Unavailable(
             f"the model is open in a process that does not belong to this fleet, in {self._database.name!r}: close it "
             "there"
         )
-
-    def _find_owner(self, model: int) -> _Owner | None:
-        """Return who says to have a model open; None where nobody of the fleet does."""
-        columns = f"server, address, pid, started, {NOW} - seen"
-        found = self._database.run(f"SELECT {columns} FROM owners JOIN servers USING (server) WHERE model = ?", model)
-        return _Owner(*found[0]) if found else None
 
     def give_up(self, model: int) -> None:
         """Let other processes open a model; where the database cannot be reached, they can already."""

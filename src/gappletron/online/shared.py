@@ -100,6 +100,9 @@ class _Member(Database):
             self._shared.ownership.take(model, self)
             self._model = model
 
+    def is_led(self, model: int) -> bool:
+        return self._lane.is_led(model)
+
     def acknowledge(self, model: int, number: int) -> None:
         self._lane.acknowledge(model, number)
 

@@ -18,6 +18,7 @@ from gappletron.data.synthetic import UnitVectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.graphs.open import open_graph
 from gappletron.kernel.compiling import source_hash
+from gappletron.learners.decoded import DecodedLogistic
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.optimizers import FixedOGD
 from gappletron.paper.comparator import best_comparator
@@ -25,7 +26,7 @@ from gappletron.paper.remarks import Signs, Turning
 from gappletron.paper.results import Result, Setup
 from gappletron.paper.runner import find_stream
 from gappletron.paper.theorems import DELTA, Examined, Measured, apply_comparator, compute_bounds
-from gappletron.paper.theory import THEOREMS, Bound, Theorem, bounds
+from gappletron.paper.theory import MOVING, Bound, Proved, Theorem, bounds, list_theorems
 from gappletron.paper.tuning import tuned
 from gappletron.play.runs import play
 
@@ -62,10 +63,10 @@ def examine(
             "`gappletron reproduce` again first"
         )
     learner = result.learner
-    if not isinstance(learner, Gappletron):
+    if not isinstance(learner, Proved):
         raise UserError(
             f"the theorems are about Gappletron, and {task.id!r} is a run of {task.learner}: choose "
-            "one of gapsmh, gaphin, gaplog2 or gaplog"
+            "one of gapsmh, gaphin, gaplog2, gaplog or decoded-logistic"
         )
     reach = learner.optimizer.reach()
     if radius is not None and radius > reach:
@@ -82,7 +83,8 @@ def examine(
         assert again.curve.loss_sum is not None
         skipped = np.diff(again.curve.loss_sum, prepend=0.0) == 0.0
     comparator = best_comparator(learner.loss, stream, graph, ball, skipped=skipped, progress=progress)
-    found = [apply_comparator(bound, comparator.loss, comparator.gap) for bound in compute_bounds(result, delta)]
+    every = compute_bounds(result, delta, None if isinstance(learner, Gappletron) else ball)
+    found = [apply_comparator(bound, comparator.loss, comparator.gap) for bound in every]
     return Examined(result, learner, ball, comparator, found)
 
 
@@ -94,18 +96,22 @@ NOISE = 0.05
 
 def measure(
     theorem: Theorem,
-    learner: Gappletron,
+    learner: Proved,
     graph: FeedbackGraph,
     *,
     rounds: int,
     repeats: int,
     delta: float,
+    radius: float | None = None,
 ) -> Measured | str:
     """Play unit vectors with a learner that a theorem applies to; noise-free if the theorem needs separable data.
 
     A text says why the theorem does not apply. As in the report, the comparator of the hinge ignores the case split.
 
+    :param radius: B, for a learner whose weights are in no ball.
+
     >>> from gappletron import FeedbackGraph, Gappletron, ProjectedOGD
+    >>> from gappletron.paper.theory import THEOREMS
     >>> learner, graph = Gappletron(optimizer=ProjectedOGD(2**0.5)), FeedbackGraph.full(3)
     >>> found = measure(THEOREMS[4], learner, graph, rounds=500, repeats=2, delta=0.05)
     >>> 0.0 < found.tightness < 1.0
@@ -113,12 +119,12 @@ def measure(
     """
     stream = UnitVectors(graph.n_classes, 0.0 if theorem.separable else NOISE, rounds)
     stream.classes = graph.classes
-    place = THEOREMS.index(theorem)
+    place = list_theorems(learner).index(theorem)
 
     def compute_bound(**measured: float) -> Bound:
-        return bounds(learner, graph, rounds=rounds, max_norm=1.0, delta=delta, **measured)[place]
+        return bounds(learner, graph, rounds=rounds, max_norm=1.0, delta=delta, radius=radius, **measured)[place]
 
-    bound, reach = compute_bound(), learner.optimizer.reach()
+    bound, reach = compute_bound(), learner.optimizer.reach() if radius is None else radius
     if bound.refusal is None:
         comparator = best_comparator(learner.loss, stream, graph, 1.0 if math.isinf(reach) else reach)
         bound = apply_comparator(bound, comparator.loss, comparator.gap)
@@ -131,9 +137,22 @@ def measure(
 
 
 def tune_for_theorem(
-    theorem: Theorem, learner: Gappletron, graph: FeedbackGraph, max_norm: float, delta: float
-) -> Gappletron:
-    """Return the learner with the gamma of a theorem, or with the fixed rate that it is about."""
+    theorem: Theorem,
+    learner: Proved,
+    graph: FeedbackGraph,
+    max_norm: float,
+    delta: float,
+    *,
+    rounds: int,
+    radius: float | None = None,
+) -> Proved:
+    """Return the learner with the gamma of a theorem, or with the fixed rate that it is about.
+
+    :param rounds, radius: T and B, for the theorems of :class:`gappletron.DecodedLogistic`.
+    """
+    if isinstance(learner, DecodedLogistic):
+        tuning = "moving" if theorem is MOVING else "theory"
+        return tuned(learner, tuning, graph, rounds=rounds, max_norm=max_norm, radius=radius)
     if theorem.fixed_rate:
         L = learner.loss.smoothness(graph.n_classes, max_norm)
         return learner.replace(optimizer=FixedOGD(1.0 / (2.0 * L), learner.optimizer.reach()))

@@ -51,7 +51,7 @@ def render(
         probes=sorted({probes for result in results if (probes := result.task.pieces.probes) is not None}),
         pictures=[picture for picture in pictures if not picture.figure.beyond],
         beyond=[picture for picture in pictures if picture.figure.beyond],
-        contests=find_contests(summary),
+        contests=[*find_contests(summary, "decoded"), *find_contests(summary)],
         verdicts=verdicts,
         verdict_words=words,
         strips=[(sweep, list(some)) for sweep, some in strips],

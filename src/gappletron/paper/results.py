@@ -37,7 +37,7 @@ class Setup(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """One run in plain values, which are the first columns of the table, and its pieces.
+    """One run in plain values, which are the first columns of the table, and its components.
 
     The pieces follow from the values, so they do not count where tasks are compared. A task that was read from a file
     has none.

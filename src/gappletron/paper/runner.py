@@ -38,7 +38,8 @@ from gappletron.paper.adversary import quietest_after_fresh, quietest_segment
 from gappletron.paper.comparator import Comparator, best_comparator
 from gappletron.paper.results import Outcome, Result, Task
 from gappletron.paper.store import Store
-from gappletron.paper.sweeps import COMPARED
+from gappletron.paper.sweeps import COMPARED, WIDE
+from gappletron.paper.theory import Proved
 from gappletron.paper.tuning import tune
 from gappletron.play.engine import NO_ROWS
 from gappletron.play.player import Player
@@ -98,7 +99,7 @@ def find_stream(task: Task) -> Stream:
 
 @functools.lru_cache(maxsize=512)
 def _find_quietest(learner: Learner, data: _Named, repeats: int, seed: int) -> int:
-    stream, losses = data.stream, isinstance(learner, Gappletron)
+    stream, losses = data.stream, isinstance(learner, Proved)
     if isinstance(stream, FreshThenSegments):
         return quietest_after_fresh(learner, stream, repeats=repeats, seed=seed, losses=losses)
     assert isinstance(stream, Segments)
@@ -134,15 +135,16 @@ def execute(task: Task) -> Outcome:
         repeats=[task.repeat],
         seed=task.seed,
         jobs=1,
-        losses=isinstance(learner, Gappletron),
+        losses=isinstance(learner, Proved),
         curve=choose_marks(task.rounds),
     )[0]
     comparator = None
-    if isinstance(learner, Gappletron) and task.sweep in COMPARED:
+    if isinstance(learner, Proved) and task.sweep in COMPARED:
+        reach = learner.optimizer.reach() if isinstance(learner, Gappletron) else WIDE
         # For the hinge the case split of the learner is ignored, so the loss is an upper bound.
         data = _Named(task.stream, task.pieces.stream)
         with _comparator_lock:
-            comparator = _find_comparator(learner.loss, data, graph, learner.optimizer.reach())
+            comparator = _find_comparator(learner.loss, data, graph, reach)
     return Outcome(
         parameters=json.dumps(to_json(encode_piece(learner)), sort_keys=True),
         max_norm=float(stream.max_norm or 0.0),

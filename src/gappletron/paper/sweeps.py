@@ -25,6 +25,7 @@ from gappletron.learners.optimizers import AdaptiveOGD, FixedOGD, Optimizer, Pro
 from gappletron.learners.registry import named
 from gappletron.paper.remarks import ExponentiatedGradient, PerceptronsFirst, Signs, Turning
 from gappletron.paper.results import Cell, Setup, Task
+from gappletron.paper.tuning import tuned
 
 # The default T; the paper does not give one.
 ROUNDS = 100_000
@@ -288,6 +289,12 @@ def _in_wide_ball(tuning: str) -> tuple[Entrant, ...]:
     return _with_optimizer(ProjectedOGD(WIDE), tuning, "gaplog2", "gaplog")
 
 
+def _make_decoded(graph: str) -> Entrant:
+    """Return the learner without K, tuned for comparators in the wide ball, for which it needs not know T."""
+    learner: Learner = tuned("decoded-logistic", "any-time", _open_graph(graph, 3), max_norm=1.0, radius=WIDE)
+    return Entrant("decoded-logistic", learner)
+
+
 NOISY, SEPARABLE = (Units(3, 0.05),), (Units(3, 0.0),)
 PARTIAL = ("bandit", "filtering", "label-efficient")
 
@@ -328,6 +335,7 @@ BOUNDS = (
         _in_ball("", "gaphin") + _in_wide_ball("") + _with_optimizer(FixedOGD(0.125, RADIUS), "", "gapsmh"),
     ),
     Sweep("bounds", "full", NOISY + SEPARABLE, _in_ball("", "gapsmh"), repeats=MANY),
+    *(Sweep("bounds", graph, NOISY + SEPARABLE, (_make_decoded(graph),)) for graph in (*PARTIAL, "full")),
 )
 
 # The sweeps whose runs are compared with the best comparator in hindsight.
@@ -431,8 +439,14 @@ OURS = (
     Sweep("ours", "full", CELLS, _plain("auto", draws=False)),
 )
 
+# The learner whose bound has no K, which needs not know T, on data of the paper's figures.
+DECODED = tuple(
+    Sweep("decoded", graph, MIDDLE, _plain("decoded-logistic", tunings=("any-time",)), repeats=3)
+    for graph in (*PARTIAL, "full")
+)
+
 # All experiments.
-SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + REMARKS + OURS
+SWEEPS: tuple[Sweep, ...] = PAPER + BOUNDS + LOWER_BOUNDS + REMARKS + DECODED + OURS
 
 # The learners that play the same data in the same way in every repeat.
 DETERMINISTIC = frozenset(entrant.name for sweep in SWEEPS for entrant in sweep.entrants if not entrant.draws)

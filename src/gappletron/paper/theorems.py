@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from gappletron.data.adversarial import FreshFeatures, FreshThenSegments, Segments
+from gappletron.learners.decoded import DecodedLogistic
 from gappletron.learners.gappletron import Gappletron
 from gappletron.learners.optimizers import FixedOGD
 from gappletron.paper.comparator import Comparator
 from gappletron.paper.results import Result, Task
-from gappletron.paper.theory import THEOREMS, Bound, Theorem, bounds
+from gappletron.paper.sweeps import RADIUS, WIDE
+from gappletron.paper.theory import MARGIN, MOVING, Bound, Proved, Theorem, bounds, list_theorems
 
 DELTA = 0.05
 # The confidence of the verdicts on theorems that hold with high probability.
@@ -117,16 +119,19 @@ def loses_nothing(loss: float | None, gap: float | None) -> bool:
 
 
 def apply_comparator(bound: Bound, loss: float, gap: float) -> Bound:
-    """Return the bound; one for separable data does not apply if the best comparator found has a loss above zero."""
-    if not bound.separable or bound.refusal is not None or loses_nothing(loss, gap):
+    """Return the bound; one for separable data does not apply if the best comparator found has a loss above zero.
+
+    That of logistic losses always has one: their theorem states its condition, a margin, which is not checked here.
+    """
+    if not bound.separable or bound.theorem == MARGIN.name or bound.refusal is not None or loses_nothing(loss, gap):
         return bound
     return bound._replace(refusal=f"needs a comparator with zero loss, and the best in the ball has loss {loss:,.1f}")
 
 
-def compute_bounds(result: Result, delta: float = DELTA) -> list[Bound]:
-    """Return the right-hand side of every theorem with the values of a run."""
+def compute_bounds(result: Result, delta: float = DELTA, radius: float | None = None) -> list[Bound]:
+    """Return the right-hand side of every theorem with the values of a run; `radius` is that of the comparators."""
     learner = result.learner
-    assert isinstance(learner, Gappletron)
+    assert isinstance(learner, Proved)
     return bounds(
         learner,
         result.task.pieces.graph,
@@ -134,6 +139,7 @@ def compute_bounds(result: Result, delta: float = DELTA) -> list[Bound]:
         max_norm=result.outcome.max_norm,
         blind_rounds=result.outcome.blind_rounds,
         loss_sum=result.outcome.loss_sum or 0.0,
+        radius=radius,
         delta=delta,
     )
 
@@ -142,7 +148,7 @@ class Examined(NamedTuple):
     """A stored run, the best comparator found in the ball of this radius, and every bound."""
 
     result: Result
-    learner: Gappletron
+    learner: Proved
     radius: float
     comparator: Comparator
     bounds: list[Bound]
@@ -159,8 +165,15 @@ def has_fixed_rate(result: Result) -> bool:
     return isinstance(learner, Gappletron) and isinstance(learner.optimizer, FixedOGD)
 
 
+def is_decoded(result: Result) -> bool:
+    """Whether the learner of a run is :class:`gappletron.DecodedLogistic`."""
+    return isinstance(result.task.pieces.learner, DecodedLogistic)
+
+
 def _is_about(theorem: Theorem, result: Result) -> bool:
     """Whether a theorem is for the graph, tuning and data of a run."""
+    if is_decoded(result):
+        return theorem is not MOVING and (theorem is not MARGIN or result.task.noise == 0.0)
     if result.task.graph != "full":
         return theorem.tuning == result.task.tuning
     is_possible = result.task.noise == 0.0 or not theorem.separable
@@ -178,14 +191,19 @@ def upper_bounds(results: Iterable[Result]) -> list[Upper]:
 
 def _compare_with_theorems(runs: list[Result]) -> list[Upper]:
     task, n = runs[0].task, len(runs)
-    by_run = [compute_bounds(run) for run in runs]
+    # DecodedLogistic has no ball: its theorem is about every U, and that with a margin about another one.
+    radii = (WIDE, RADIUS) if is_decoded(runs[0]) else (None, None)
+    found = [[compute_bounds(run, radius=radius) for run in runs] for radius in radii]
     mistakes = [run.outcome.mistakes for run in runs]
     losses = [run.outcome.comparator_loss or 0.0 for run in runs]
     rows = []
-    for place, theorem in enumerate(THEOREMS):
+    learner = runs[0].learner
+    assert isinstance(learner, Proved)
+    for place, theorem in enumerate(list_theorems(learner)):
+        by_run = found[theorem is MARGIN]
         if _is_about(theorem, runs[0]):
             refusal = apply_comparator(by_run[0][place], losses[0], runs[0].outcome.comparator_gap or 0.0).refusal
-            values = [found[place].value for found in by_run]
+            values = [each[place].value for each in by_run]
             limits = values if theorem.separable else [a + b for a, b in zip(values, losses, strict=True)]
             numbers = vars(Measured.compute(theorem.name, mistakes, limits))
             rows.append(Upper(**numbers, task=task, theorem=theorem.name, comparator=sum(losses) / n, refusal=refusal))

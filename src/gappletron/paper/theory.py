@@ -1,20 +1,23 @@
-"""The right-hand side of every theorem of the paper, for a learner and a problem, with the corrections of the errata.
+"""The right-hand side of every theorem of the paper, for a learner and a problem, with the corrections of the errata;
+and of the theorems without K of :class:`DecodedLogistic`, which are ours (docs, page Decoding).
 
 Most theorems bound the surrogate regret: the mistakes of a run minus the loss of the comparator. A separable theorem
 bounds the mistakes themselves. Symbols: K is the number of classes (K' the number that the loss requires), rho the size
 of the dominating set, Q the number of revealing classes (at least 1), L and h the constants in ``||grad l||^2 <= 2 L
 l`` and ``regret <= h sqrt(sum ||g||^2)``, B the radius of the ball of the comparators, T the number of rounds, n the
 number of rounds whose y* does not reveal, lmax the largest loss on the ball, and delta the allowed probability of
-failure. ``R = max{rho, K/Q}``, which is K/Q for a minimum dominating set (erratum 14).
+failure. ``R = max{rho, K/Q}`` where a class reveals (erratum 14), and ``R = rho`` where none does.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.learners.decoded import CURVATURE, DecodedLogistic
+from gappletron.learners.exploration.decoding import Decoding
 from gappletron.learners.gappletron import Gappletron, constants, find_gamma
 from gappletron.learners.learner import Problem
 from gappletron.learners.optimizers import FixedOGD
@@ -26,7 +29,7 @@ class Symbols(NamedTuple):
     K: float
     effective: float
     rho: float
-    Q: int
+    R: float
     L: float
     h: float
     lmax: float
@@ -36,17 +39,23 @@ class Symbols(NamedTuple):
     loss_sum: float
     B: float
 
-    @property
-    def R(self) -> float:
-        """max{rho, K/Q}: no importance weight exceeds ``max{rho sqrt(n) / gamma, 2 R}``."""
-        return max(self.rho, self.K / self.Q)
+
+def find_least_weight(graph: FeedbackGraph, rho: int) -> float:
+    """R: no importance weight exceeds ``max{rho / gamma_T, 2 R}``. Where no class reveals, y* never does.
+
+    >>> from gappletron import FeedbackGraph
+    >>> find_least_weight(FeedbackGraph.filtering(10), 1), find_least_weight(FeedbackGraph.label_efficient(10), 1)
+    (10.0, 1.0)
+    """
+    Q = len(graph.revealing_classes)
+    return max(float(rho), graph.n_classes / Q) if Q else float(rho)
 
 
 class Theorem(NamedTuple):
     """One statement of the paper, which its name describes."""
 
     name: str
-    right_hand_side: Callable[[Symbols], float]
+    right_hand_side: Callable[[Any], float]
     fixed_rate: bool = False
     """Whether it is about :class:`FixedOGD` with one particular rate, not about every optimizer with an h."""
 
@@ -63,11 +72,15 @@ class Theorem(NamedTuple):
     @property
     def separable(self) -> bool:
         """Whether it is about separable data; then it bounds the mistakes, and otherwise the surrogate regret."""
-        return "separable" in self.name
+        return "separable" in self.name or self is MARGIN
 
     @property
     def statement(self) -> str:
         """What is bounded, and by what."""
+        if self is MARGIN:
+            return "E[mistakes] <= value, where a U of norm B has the margin 1 in every round"
+        if self is MOVING:
+            return "E[mistakes] <= sum l_t(U_t) + value, for U_t in the ball of radius B on a path of length P"
         bounded = f"<= {'' if self.separable else 'sum l_t(U) + '}value"
         if "high-probability" in self.name:
             return f"mistakes {bounded} with probability 1 - delta"
@@ -96,14 +109,21 @@ class Bound(NamedTuple):
         return cls(theorem.name, theorem.statement, value, theorem.separable, refusal)
 
 
+# The constant of the expectation theorem while gamma_t = 1/2 (docs, page Errata, number 6).
+SHORT = 4.0 - 2.0 * math.sqrt(2.0)
+
+
 def expectation(c: Symbols) -> float:
-    """max{2 K' R L h^2, 2 h sqrt(rho K' L n)} (K' in place of K, except in R: docs, page Errata, number 3)."""
-    return max(2.0 * c.effective * c.R * c.L * c.h**2, 2.0 * c.h * math.sqrt(c.rho * c.effective * c.L * c.n))
+    """max{1.172 K' R L h^2, 2 h sqrt(rho K' L n)} (K' in place of K, except in R: docs, page Errata, number 3).
+
+    The paper has 2 for 1.172 = 4 - 2 sqrt 2 (erratum 6).
+    """
+    return max(SHORT * c.effective * c.R * c.L * c.h**2, 2.0 * c.h * math.sqrt(c.rho * c.effective * c.L * c.n))
 
 
 def expectation_separable(c: Symbols) -> float:
-    """max{4 h sqrt(rho L n), 8 R L h^2} - (1/K') sum l_t(W_t): as corrected in erratum 6."""
-    return max(4.0 * c.h * math.sqrt(c.rho * c.L * c.n), 8.0 * c.R * c.L * c.h**2) - c.loss_sum / c.effective
+    """max{4 h sqrt(rho L n), 4.687 R L h^2} - (1/K') sum l_t(W_t): as corrected in erratum 6."""
+    return max(4.0 * c.h * math.sqrt(c.rho * c.L * c.n), 4.0 * SHORT * c.R * c.L * c.h**2) - c.loss_sum / c.effective
 
 
 def high_probability(c: Symbols) -> float:
@@ -166,8 +186,65 @@ THEOREMS = (
 )
 
 
+class DecodedSymbols(NamedTuple):
+    """The numbers in the theorems of :class:`DecodedLogistic`: eta_T, the sum of gamma_t, B, P, K and T."""
+
+    last_rate: float
+    explored: float
+    B: float
+    P: float
+    K: int
+    T: int
+
+
+def decoded(c: DecodedSymbols) -> float:
+    """B^2 / (2 eta_T) + sum gamma_t."""
+    return c.B**2 / (2.0 * c.last_rate) + c.explored
+
+
+def decoded_moving(c: DecodedSymbols) -> float:
+    """(B^2 + 2 B P) / (2 eta) + sum gamma_t."""
+    return (c.B**2 + 2.0 * c.B * c.P) / (2.0 * c.last_rate) + c.explored
+
+
+def decoded_margin(c: DecodedSymbols) -> float:
+    """min over s of T log_2(1 + (K-1) e^-s) + (s B)^2 / (2 eta_T), plus sum gamma_t.
+
+    The minimum is the root of the derivative, found by bisection: the first term falls, the second rises, and both are
+    convex in s.
+    """
+
+    def slope(s: float) -> float:
+        tail = (c.K - 1) * math.exp(-s)
+        return s * c.B**2 / c.last_rate - c.T / math.log(2.0) * tail / (1.0 + tail)
+
+    low, high = 0.0, 800.0
+    for _ in range(100):
+        s = (low + high) / 2.0
+        low, high = (s, high) if slope(s) < 0.0 else (low, s)
+    loss = c.T * math.log1p((c.K - 1) * math.exp(-high)) / math.log(2.0)
+    return loss + (high * c.B) ** 2 / (2.0 * c.last_rate) + c.explored
+
+
+MOVING, MARGIN = Theorem("decoded-moving", decoded_moving), Theorem("decoded-margin", decoded_margin)
+# The learners that have theorems.
+Proved = Gappletron | DecodedLogistic
+
+# The theorems of DecodedLogistic, in place of the paper's.
+DECODED = (Theorem("decoded", decoded), MARGIN, MOVING)
+
+
+def list_theorems(learner: Proved) -> tuple[Theorem, ...]:
+    """Return the theorems that are about this kind of learner.
+
+    >>> [theorem.name for theorem in list_theorems(DecodedLogistic())]
+    ['decoded', 'decoded-margin', 'decoded-moving']
+    """
+    return DECODED if isinstance(learner, DecodedLogistic) else THEOREMS
+
+
 def bounds(
-    learner: Gappletron,
+    learner: Proved,
     graph: FeedbackGraph | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph],
     *,
     rounds: int,
@@ -176,12 +253,14 @@ def bounds(
     loss_sum: float = 0.0,
     guarantee: float | None = None,
     radius: float | None = None,
+    path: float = 0.0,
     delta: float = 0.05,
 ) -> list[Bound]:
-    """Evaluate every theorem for a learner on a problem.
+    """Evaluate every theorem for a learner on a problem: those of the paper, or those of a
+    :class:`DecodedLogistic`.
 
-    :param graph: the feedback graph. No theorem covers a graph that changes from round to round: for a sequence of
-        graphs, or a function from the round to its graph, every bound has a refusal and the value nan.
+    :param graph: the feedback graph. Where it changes from round to round: a sequence of the graphs that occur, or a
+        function from the round, 0 to T - 1, to its graph. Then rho and R are the largest of a round, also in gamma.
     :param rounds: T.
     :param max_norm: X, the largest Euclidean norm of a feature vector.
     :param blind_rounds: n, from a run; by default its maximum: T, or 0 under full information.
@@ -189,6 +268,7 @@ def bounds(
     :param guarantee: h(U); by default that of the optimizer.
     :param radius: B, for the largest loss and for gradient descent with a fixed rate; by default the radius of the
         optimizer's ball, or 1 if it has none.
+    :param path: P, the length of the path ``sum ||U_{t+1} - U_t||`` of a comparator that moves, for "decoded-moving".
     :param delta: the probability with which a high-probability bound may fail.
 
     >>> from gappletron import FeedbackGraph, Gappletron, ProjectedOGD, tuned
@@ -199,53 +279,107 @@ def bounds(
     expectation 3919 None
     expectation-separable 5543 is proved for gamma = 5.657, and the learner has 4
     """
-    if not isinstance(learner, Gappletron):
-        raise UserError(f"{learner!r} is not a Gappletron: the theorems apply to Gappletron only")
+    if not isinstance(learner, Proved):
+        raise UserError(f"{learner!r} is not a Gappletron: the theorems apply to Gappletron and DecodedLogistic only")
     rounds, max_norm = whole(rounds, "rounds", least=1), number(max_norm, "max_norm", above=0.0)
     delta = number(delta, "delta", above=0.0, most=1.0)
-    if not isinstance(graph, FeedbackGraph):
-        return _refuse_changing_graph(graph)
-    problem = Problem(graph, rounds, None, max_norm, guarantee, radius, delta)
-    c = constants(learner, problem)
-    full = graph.is_full_information
+    graphs = _list_graphs(graph, rounds)
+    rhos = [learner.exploration.effective_rho(each) for each in graphs]
+    worst = graphs[rhos.index(max(rhos))]
+    full = all(each.is_full_information for each in graphs)
+    if not full and worst.is_full_information:
+        worst = next(each for each in graphs if not each.is_full_information)  # of the same rho
+    problem = Problem(worst, rounds, None, max_norm, guarantee, radius, delta)
     n = (0 if full else rounds) if blind_rounds is None else blind_rounds
-    Q = max(1, len(graph.revealing_classes))
-    rho = learner.exploration.effective_rho(graph)
-    symbols = Symbols(graph.n_classes, c.K, rho, Q, c.L, c.h, c.lmax, rounds, n, delta, loss_sum, c.B)
+    if isinstance(learner, DecodedLogistic):
+        return _bound_decoded(learner, problem, graphs, n, number(path, "path", least=0.0))
+    c = constants(learner, problem)
+    R = max(map(find_least_weight, graphs, rhos))
+    symbols = Symbols(worst.n_classes, c.K, max(rhos), R, c.L, c.h, c.lmax, rounds, n, delta, loss_sum, c.B)
     return [
-        Bound.make(theorem, theorem.right_hand_side(symbols), _find_refusal(theorem, learner, problem))
+        Bound.make(theorem, theorem.right_hand_side(symbols), _find_refusal(theorem, learner, problem, graphs))
         for theorem in THEOREMS
     ]
 
 
-def _refuse_changing_graph(graphs: Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph]) -> list[Bound]:
-    """Return every theorem with its refusal for a graph that changes from round to round."""
-    if not callable(graphs):
-        several = isinstance(graphs, Sequence) and not isinstance(graphs, str) and len(graphs) > 0
-        for graph in graphs if several else [graphs]:
-            if not isinstance(graph, FeedbackGraph):
-                raise UserError(
-                    f"{graph!r} is not a FeedbackGraph: pass one, for example FeedbackGraph.bandit(9), a sequence of "
-                    "them, or a function from the round to its graph"
-                )
-    refusal = "is not proved for a feedback graph that changes from round to round"
-    return [Bound.make(theorem, math.nan, refusal) for theorem in THEOREMS]
+def _list_graphs(
+    given: FeedbackGraph | Sequence[FeedbackGraph] | Callable[[int], FeedbackGraph], rounds: int
+) -> list[FeedbackGraph]:
+    """Return the graphs that occur, each once."""
+    if isinstance(given, FeedbackGraph):
+        return [given]
+    several = isinstance(given, Sequence) and not isinstance(given, str) and len(given) > 0
+    found: dict[int, FeedbackGraph] = {}
+    for graph in map(given, range(rounds)) if callable(given) else given if several else [given]:
+        if not isinstance(graph, FeedbackGraph):
+            raise UserError(
+                f"{graph!r} is not a FeedbackGraph: pass one, for example FeedbackGraph.bandit(9), a sequence of "
+                "them, or a function from the round to its graph"
+            )
+        found[id(graph)] = graph
+    graphs = list(dict.fromkeys(found.values()))
+    if len({graph.classes for graph in graphs}) > 1:
+        raise UserError("the graphs have different classes: pass graphs with the same classes in every round")
+    return graphs
 
 
-def _find_refusal(theorem: Theorem, learner: Gappletron, problem: Problem) -> str | None:
+def _bound_decoded(
+    learner: DecodedLogistic, problem: Problem, graphs: Sequence[FeedbackGraph], n: float, path: float
+) -> list[Bound]:
+    """Return the bounds without K. Before the last round at most min(n, T - 1) were counted: eta_T is not smaller."""
+    rule, optimizer = learner.exploration, learner.optimizer
+    assert isinstance(rule, Decoding)
+    assert isinstance(optimizer, FixedOGD)
+    ball = optimizer.radius * learner.pace_after(0)  # W is in it while the rate stays the same
+    B = problem.radius if problem.radius is not None else 1.0 if math.isinf(ball) else ball
+    last = learner.rate_after(min(math.ceil(n), problem.horizon() - 1))
+    explored = min(n / 2.0, rule.gamma * n / math.sqrt(max(rule.horizon, n / 4.0))) if n else 0.0
+    costs = "bounds mistakes, and the graph has costs" if any(graph.has_costs for graph in graphs) else None
+    symbols = DecodedSymbols(last, explored, B, path, problem.graph.n_classes, problem.horizon())
+    return [
+        Bound.make(
+            theorem, theorem.right_hand_side(symbols), costs or _refuse_decoded(theorem, learner, problem, B, ball)
+        )
+        for theorem in DECODED
+    ]
+
+
+def _refuse_decoded(theorem: Theorem, learner: DecodedLogistic, problem: Problem, B: float, ball: float) -> str | None:
+    """Return why a theorem without K does not apply, or None."""
+    graph, rule, optimizer = problem.graph, learner.exploration, learner.optimizer
+    assert isinstance(rule, Decoding)
+    assert isinstance(optimizer, FixedOGD)
+    # The rate eta_t is at most 1/2 times `rate`; with full information every label is seen, else with gamma_t/rho.
+    largest = (2.0 if graph.is_full_information else 1.0 / graph.rho) / (CURVATURE * problem.norm() ** 2)
+    if optimizer.rate > largest * (1.0 + 1e-9):
+        return f"is proved for a rate of at most {largest:.4g}, and the learner has {optimizer.rate:.4g}"
+    is_fixed = graph.is_full_information or rule.horizon >= problem.horizon()
+    if math.isinf(ball) and theorem is MOVING:
+        return "needs weights in a ball, as with the tuning 'moving'"
+    if not math.isinf(ball) and not is_fixed:
+        return "needs a horizon of T or more where the weights stay in a ball"
+    if ball < B * (1.0 - 1e-9):
+        return f"needs weights in a ball of radius {B:g} or more"
+    return None
+
+
+def _find_refusal(
+    theorem: Theorem, learner: Gappletron, problem: Problem, graphs: Sequence[FeedbackGraph]
+) -> str | None:
     """Return why a theorem does not apply to this learner on this problem, or None."""
-    graph, K = problem.graph, problem.graph.n_classes
-    if graph.has_costs:
+    K = problem.graph.n_classes
+    if any(graph.has_costs for graph in graphs):
         return "bounds mistakes, and the graph has costs"
-    if theorem.full_information and not graph.is_full_information:
+    if theorem.full_information and not all(graph.is_full_information for graph in graphs):
         return "needs full information"
     if not learner.loss.is_regular(K) and learner.loss.effective_classes(K) == K:
         return f"needs a regular loss, and {learner.loss!r} is not one for {K} classes"
+    by_rule = next(filter(None, map(learner.exploration.theorem_refusal, graphs)), None)
     if theorem.fixed_rate:
-        return _check_rate(learner, problem) or learner.exploration.theorem_refusal(graph)
+        return _check_rate(learner, problem) or by_rule
     if problem.guarantee is None and learner.optimizer.guarantee() is None:
         return f"needs an optimizer with a guarantee h, and {learner.optimizer!r} has none"
-    return learner.exploration.theorem_refusal(graph) or _check_gamma(theorem, learner, problem)
+    return by_rule or _check_gamma(theorem, learner, problem)
 
 
 def _check_rate(learner: Gappletron, problem: Problem) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from gappletron.base import files
+from gappletron.base import files, tables
 from gappletron.base.checks import Label
 from gappletron.base.colours import COLOURS
 from gappletron.base.errors import UserError
@@ -154,6 +154,10 @@ class Confusion:
     classes: tuple[Label, ...]
 
     def __str__(self) -> str:
+        return self.to_text()
+
+    def to_text(self, width: int | None = None) -> str:
+        """Return the table, with lines of at most so many characters."""
         if len(self.actions) > SHOWN_ACTIONS or len(self.classes) > SHOWN_CLASSES:
             size = f"{len(self.actions)} x {len(self.classes)}"
             return f"(The confusion table of {size} is too large to print: use to_frame() or --json.)"
@@ -162,7 +166,7 @@ class Confusion:
             (shorten(make_printable(str(name)), 16), *(f"{count:,}" for count in counts))
             for name, counts in zip(self.actions, self.counts.tolist(), strict=True)
         ]
-        return "\n".join(align_table(header, rows))
+        return "\n".join(tables.split(header, rows, width))
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return the table as a pandas DataFrame: actions as the index, labels as the columns."""
@@ -229,7 +233,12 @@ class Histories(Sequence[History]):
         return [tuple(_make_cells(self.of(name), self.has_costs).values()) for name in self.names]
 
     def __str__(self) -> str:
-        return "\n".join([*([self.title] if self.title else []), *align_table(self.header, self.rows())])
+        return self.to_text()
+
+    def to_text(self, width: int | None = None) -> str:
+        """Return the table; lines have at most so many characters, and columns that have no room are left out."""
+        title = [tables.wrap(self.title, width)] if self.title else []
+        return "\n".join([*title, *tables.align(self.header, self.rows(), width)])
 
     def confusion(self, name: str | None = None) -> Confusion:
         """Return how often each action was played at each label, over all runs of a learner; by default the first.
@@ -298,18 +307,6 @@ def _pandas() -> Any:
     except ImportError:
         raise UserError("to_frame needs pandas, which is not installed: pip install 'gappletron[pandas]'") from None
     return pandas
-
-
-def align_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """Return the lines of a table: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    pads = [str.ljust, *[str.rjust] * (len(header) - 1)]
-    lines = [
-        "  ".join(pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True))
-        for row in (header, *rows)
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return lines
 
 
 def _make_cells(runs: list[History], has_costs: bool) -> dict[str, str]:

@@ -37,6 +37,7 @@ from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.play import archive, checks, rounds
 from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
+from gappletron.play.explaining import Explained, explain
 from gappletron.play.index import DirectIndex, FeatureIndex
 from gappletron.play.limits import Limits, LimitsReport
 from gappletron.play.monitor_state import NoWatch, Watching, find_watch
@@ -524,6 +525,20 @@ class Player:
     def probabilities(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Floats:
         """Return the probability of every action, n x N: what each row would meet if it came next."""
         return self._look(rounds.write_probabilities, X, self.graph.n_actions, graph, scores)
+
+    def explain(self, vector: Vector, graph: FeedbackGraph | None = None, given: Floats | None = None) -> Explained:
+        """Return what the scores of a checked vector are the sum of, and its distribution, if it came next.
+
+        :param given: checked scores that came with the vector.
+
+        >>> from gappletron import FeedbackGraph, Player
+        >>> player = Player("perceptron", FeedbackGraph.full(["ham", "spam"]), features=2)
+        >>> player.teach_vector(player.check([1.0, 0.0]), label=1)
+        >>> found = player.explain(player.check([1.0, 3.0]))
+        >>> found.parts.entries[:, 1] - found.parts.entries[:, 0], found.greedy
+        (array([2., 0.]), 1)
+        """
+        return explain(self.engine, vector, self.check_graph(graph), given)
 
     def _look(
         self,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -23,10 +24,14 @@ if TYPE_CHECKING:  # it loads NumPy and Numba, which the client does not need
 
 # Of a model of one's own: the score of every class.
 Scores = Mapping[Label, float]
-# What may be different in a moment: too many receipts wait, or a server or the proxy before it is not there.
-TRY_AGAIN = (429, 502, 503, 504)
-# Seconds between two attempts, whatever the server asks for.
-LONGEST_PAUSE = 30.0
+# What another server may do, or this one in a moment: it follows another, or it or the proxy before it is not there.
+ELSEWHERE = (502, 503, 504)
+# Too many receipts wait, which is the same everywhere.
+TRY_AGAIN = (429, *ELSEWHERE)
+# Seconds between two attempts, whatever the server asks for; and of the first pause, if it does not.
+LONGEST_PAUSE, FIRST_PAUSE = 30.0, 0.2
+# Seconds for which a server that did not answer is not asked, where there are others.
+SILENCE = 3.0
 # The answer of a process of a fleet where another one has the model.
 MOVED = 307
 
@@ -51,12 +56,13 @@ class Prediction(NamedTuple):
 class Client:
     """Decisions, feedback and predictions from a server.
 
-    :param url: where the server is, as in ``"http://127.0.0.1:8080"``.
+    :param url: where the server is, as in ``"http://127.0.0.1:8080"``; or several servers of the same models, of which
+        one leads (docs, page Two machines). The one that answered last is asked first.
     :param token: one of the server's tokens, where it has some.
     :param model: the name of a model; by default the server's first.
     :param timeout: seconds to wait for a connection, and for an answer.
-    :param retries: how often a request is sent again after a lost connection or the answers 429, 502, 503 and 504,
-        with growing pauses, or those that the server asks for.
+    :param retries: how often a request is sent again, to every server in turn, after a lost connection or the answers
+        429, 502, 503 and 504, with growing pauses, or those that a server asks for.
 
     In a fleet the client remembers which process has its model.
 
@@ -77,21 +83,35 @@ class Client:
     """
 
     def __init__(
-        self, url: str, token: str | None = None, model: str | None = None, *, timeout: float = 10.0, retries: int = 5
+        self,
+        url: str | Sequence[str],
+        token: str | None = None,
+        model: str | None = None,
+        *,
+        timeout: float = 10.0,
+        retries: int = 8,
     ) -> None:
         try:
             import urllib3
         except ImportError:
             raise UserError("the client needs urllib3: pip install 'gappletron[client]'") from None
 
-        if not url.startswith(("http://", "https://")):
-            raise UserError(f"{url!r} is not the address of a server: give one such as 'http://127.0.0.1:8080'")
-        self.url = url.rstrip("/")
+        given = [url] if isinstance(url, str) else list(url)
+        for each in given:
+            if not each.startswith(("http://", "https://")):
+                raise UserError(f"{each!r} is not the address of a server: give one such as 'http://127.0.0.1:8080'")
+        if not given:
+            raise UserError("there is no address of a server: give one such as 'http://127.0.0.1:8080'")
+        self.urls = [each.rstrip("/") for each in given]
+        # The place of the server that is asked first, and when those that did not answer are asked again; threads that
+        # write it at once do no harm.
+        self._first, self._again = 0, [0.0] * len(given)
         self._retries = retries
-        self._url = self.url  # in a fleet: of the process that has the model
+        # The address of the process of a fleet that has the model, once it is known.
+        self._owner: str | None = None
         self._base = FIRST_MODEL if model is None else ANY_MODEL.format(name=quote(model, safe=""))
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
-        self._pool = urllib3.PoolManager(maxsize=16, timeout=timeout, retries=_plan_retries(retries))
+        self._pool = urllib3.PoolManager(maxsize=16, timeout=timeout, retries=False)
 
     def __enter__(self) -> Client:
         return self
@@ -146,6 +166,12 @@ class Client:
         answer = self._call("predict_many", _encode_many(rows, scores))
         return [_read_prediction(each, answer["classes"]) for each in answer["predictions"]]
 
+    def explain(self, x: Any, scores: Scores | None = None) -> dict[str, Any]:
+        """Return what each column, word and category of x adds to the score of the class that is decided, against the
+        next one: see :class:`gappletron.Explanation`.
+        """
+        return self._call("explain", _encode_one(x, scores))
+
     def model(self) -> dict[str, Any]:
         """Return what the model is, and how well it does."""
         return self._call("describe")
@@ -174,12 +200,8 @@ class Client:
         """Return the answer of the endpoint with this handler; it is asked again, with the same key, where that may
         help.
         """
-        from urllib3.exceptions import HTTPError
-
         endpoint = BY_HANDLER[handler]
-        path = self._base + endpoint.path
-        if endpoint not in OF_MODELS:
-            path, self._url = endpoint.path, self.url
+        path = self._base + endpoint.path if endpoint in OF_MODELS else endpoint.path
         body, headers = None, dict(self._headers)
         if content is not None:
             headers["Content-Type"] = "application/json"
@@ -189,34 +211,67 @@ class Client:
                 raise UserError(f"x cannot be written as JSON ({error}): give plain texts, numbers and None") from None
         if endpoint.is_stored:
             headers["Idempotency-Key"] = secrets.token_hex(16)
-        try:
-            answer = self._send(endpoint.method, path, body=body, headers=headers)
-        except HTTPError as error:
-            reason = getattr(error, "reason", None) or error
-            raise ServiceError(f"the service at {self.url} cannot be reached: {reason}") from None
-        if answer.status == 200:
-            return json.loads(answer.data)
-        raise _make_error(answer.status, answer.data)
+        found, pause = self._ask(endpoint.method, path, body, headers)
+        for attempt in range(self._retries):
+            if not isinstance(found, ServiceError) or found.status not in (None, MOVED, *TRY_AGAIN):
+                break
+            if pause is None and attempt > 0:  # the first time at once: a connection may have been closed as idle
+                pause = FIRST_PAUSE * 2.0 ** (attempt - 1) + random.uniform(0.0, 0.1)
+            time.sleep(min(pause or 0.0, LONGEST_PAUSE))
+            found, pause = self._ask(endpoint.method, path, body, headers)
+        if isinstance(found, Exception):
+            raise found
+        return found
 
-    def _send(self, method: str, path: str, **request: Any) -> Any:
-        """Return the answer of the process that has the model, which is remembered. Where it does not answer, ask the
-        first one again, which knows where the model is now.
+    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[Any, float | None]:
+        """Ask every server in turn until one answers; return its answer, or the error of the last, and the shortest
+        time in which one of them asks to be asked again.
         """
         from urllib3.exceptions import HTTPError
 
-        for attempt in range(self._retries + 2):
-            if self._url == self.url:
-                answer = self._pool.request(method, self.url + path, **request)
-                if answer.status != MOVED:
-                    return answer
-                self._url = _read_address(answer.headers.get("Location", ""), path, self.url)
+        found: Any = None
+        pauses: list[float] = []
+        order = [(self._first + place) % len(self.urls) for place in range(len(self.urls))]
+        for number in [each for each in order if self._again[each] <= time.monotonic()] or order:
+            url = self.urls[number]
+            try:
+                answer = self._send(url, method, path, body=body, headers=headers)
+            except HTTPError as error:
+                reason = getattr(error, "reason", None) or error
+                found = ServiceError(f"the service at {url} cannot be reached: {reason}")
+                self._again[number] = time.monotonic() + SILENCE
+                continue
+            if answer.status in TRY_AGAIN:
+                pauses += _read_pause(answer.headers.get("Retry-After"))
+            found = json.loads(answer.data) if answer.status == 200 else _make_error(answer.status, answer.data)
+            if answer.status not in ELSEWHERE:
+                self._first = number
+                break
+        return found, min(pauses, default=None)
+
+    def _send(self, url: str, method: str, path: str, **request: Any) -> Any:
+        """Return the answer of a server, or of the process of its fleet that has the model, which is remembered."""
+        from urllib3.exceptions import HTTPError
+
+        owner, self._owner = self._owner, None
+        if owner is not None and self._is_of_model(path):
             with contextlib.suppress(HTTPError):
-                answer = self._pool.request(method, self._url + path, retries=False, **request)
-                if answer.status not in (MOVED, *TRY_AGAIN):
+                answer = self._pool.request(method, owner + path, redirect=False, **request)
+                if answer.status not in (MOVED, *ELSEWHERE):
+                    self._owner = owner
                     return answer
-            self._url = self.url
-            time.sleep(min(0.1 * 2.0 ** min(attempt, 10), LONGEST_PAUSE))
+        answer = self._pool.request(method, url + path, redirect=False, **request)
+        if answer.status == MOVED:
+            owner = _read_address(answer.headers.get("Location", ""), path, url)
+            with contextlib.suppress(HTTPError):
+                answer = self._pool.request(method, owner + path, redirect=False, **request)
+                if answer.status not in (MOVED, *ELSEWHERE) and self._is_of_model(path):
+                    self._owner = owner
         return answer
+
+    def _is_of_model(self, path: str) -> bool:
+        """Whether a path is one of the model that the client is for."""
+        return self._base != FIRST_MODEL and path.startswith(self._base)
 
 
 def _read_address(location: str, path: str, known: str) -> str:
@@ -228,30 +283,20 @@ def _read_address(location: str, path: str, known: str) -> str:
     """
     address = location.removesuffix(path)
     if not address.startswith(("https://", "http://")[: 1 + known.startswith("http://")]):
-        raise ServiceError(
-            f"the service at {known} sends the request on to {location!r}: look after its --address", 307
-        )
+        raise ServiceError(f"the service at {known} sends the request on to {location!r}: look after its --address")
     return address
 
 
-def _plan_retries(retries: int) -> Any:
-    """Return when a request is sent again: with growing pauses, or those that the server asks for."""
-    from urllib3 import Retry
+def _read_pause(text: str | None) -> list[float]:
+    """Return the seconds that a server asks for, if it does.
 
-    class Patience(Retry):
-        def parse_retry_after(self, retry_after: str) -> float:
-            return min(super().parse_retry_after(retry_after), LONGEST_PAUSE)
-
-    return Patience(
-        retries,
-        redirect=False,
-        status_forcelist=TRY_AGAIN,
-        allowed_methods=None,  # also POST: a key makes it safe
-        backoff_factor=0.1,
-        backoff_jitter=0.1,  # so that many clients do not come back at once
-        backoff_max=LONGEST_PAUSE,
-        raise_on_status=False,
-    )
+    >>> _read_pause("7"), _read_pause("soon")
+    ([7.0], [])
+    """
+    try:
+        return [max(0.0, float(text or ""))]
+    except ValueError:
+        return []
 
 
 def _encode_one(x: Any, scores: Scores | None) -> dict[str, Any]:

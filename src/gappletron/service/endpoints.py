@@ -67,6 +67,7 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint("/forget", "forget", ("Forget",), "Forgotten", LEARNING, is_stored=True),
     Endpoint("/forget/batch", "forget_many", ("ForgetMany",), "Forgotten", LEARNING, is_stored=True),
     Endpoint("/predict/batch", "predict_many", MANY_ROWS, "Predictions", READING),
+    Endpoint("/explain", "explain", ONE_ROW, "Explanation", READING),
     Endpoint("/model", "describe", (), "ModelInfo"),
     Endpoint("/estimates", "estimate", (), "Estimates"),
 )

@@ -295,9 +295,11 @@ class FleetService(Service):
     prefixes = (ANY_MODEL,)
     of_server = (*OF_SERVER, *OF_FLEET)
 
-    def __init__(self, fleet: Fleet, tokens: Sequence[str] = (), max_body: int = MAX_BODY) -> None:
+    def __init__(
+        self, fleet: Fleet, tokens: Sequence[str] = (), max_body: int = MAX_BODY, *, logs_access: bool = False
+    ) -> None:
         self.fleet = fleet
-        super().__init__((), tokens, max_body)
+        super().__init__((), tokens, max_body, logs_access=logs_access)
         self.metrics = FleetMetrics(fleet)
 
     @contextlib.asynccontextmanager

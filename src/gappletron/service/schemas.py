@@ -13,6 +13,8 @@ from gappletron.base.checks import Label
 
 # Rows in one request. A batch is one step of the event loop, and other requests wait for it.
 MOST_ROWS = 10_000
+# Bytes of an x that is explained, which takes plain Python: about a microsecond for each.
+MOST_EXPLAINED = 100_000
 # Characters of an idempotency key.
 LONGEST_KEY = 200
 # Seconds after which a request may be tried again, by the status of its answer.
@@ -160,13 +162,51 @@ class Predictions(Struct, frozen=True):
     predictions: list[RowPrediction]
 
 
+class ExplainedPart(Struct, frozen=True):
+    """What one column, word or category of x adds to the score of the class against the next one."""
+
+    name: str
+    value: float
+    added: float
+
+
+class Explanation(Struct, frozen=True, rename={"label": "class"}):
+    """Why x is decided as it is: `parts` and `others` add up to `difference`, the score of the class minus that of
+    `against`.
+    """
+
+    label: Label
+    against: Label
+    difference: float
+    probability: float
+    """With which the class is decided; the rest, `exploration`, goes to other actions."""
+    exploration: float
+    parts: list[ExplainedPart]
+    others: dict[str, float]
+    actions: tuple[Label, ...]
+    action_probabilities: list[float]
+    classes: tuple[Label, ...]
+    probabilities: list[float]
+    """Of the labels, as the model estimates them."""
+
+
+class Following(Struct, frozen=True):
+    """How far a model is behind that of the server that leads."""
+
+    rounds: int
+    """Decisions that were missing when the log was last read."""
+    seconds: float
+    """Since the model had all that was in the log."""
+
+
 class Health(Struct, frozen=True, omit_defaults=True):
     """The service answers, and what it acknowledged is stored: `ok`, or `degraded` where something else needs looking
-    after, with one sentence for each problem.
+    after, with one sentence for each problem. `following` has the models that another server leads.
     """
 
     status: str
     problems: list[str] = []
+    following: dict[str, Following] = {}
 
 
 class GraphInfo(Struct, frozen=True):
@@ -202,6 +242,8 @@ class ModelInfo(Struct, frozen=True):
     name: str
     shadows: str | None
     """The model whose decisions this one follows, if it decides nothing itself."""
+    following: Following | None
+    """How far it is behind, where another server leads it; this one answers predictions alone."""
     learner: str
     graph: GraphInfo
     features: int

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ from starlette.types import ASGIApp
 
 from gappletron.base.errors import UserError
 from gappletron.service.protocol import LimitedProtocol
+
+log = logging.getLogger("gappletron.serve")
 
 # Seconds that requests may still take after the signal to stop.
 PATIENCE = 30
@@ -55,11 +58,18 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return found
 
 
-def serve(app: ASGIApp, listening: socket.socket, max_connections: int, ready: Callable[[], Any]) -> None:
+def serve(
+    app: ASGIApp,
+    listening: socket.socket,
+    max_connections: int,
+    ready: Callable[[], Any],
+    log_level: str = "warning",
+) -> None:
     """Serve until SIGTERM or SIGINT: then accept nothing more, finish what was begun, and let the application close.
 
     :param max_connections: so many may be open; more are refused.
     :param ready: is called when requests can come.
+    :param log_level: that of the log of uvicorn, at least a warning.
     """
     config = uvicorn.Config(
         app,
@@ -67,7 +77,7 @@ def serve(app: ASGIApp, listening: socket.socket, max_connections: int, ready: C
         ws="none",
         lifespan="on",
         access_log=False,
-        log_level="warning",
+        log_level=log_level if log_level == "error" else "warning",
         server_header=False,
         limit_concurrency=max_connections + 1,
         timeout_keep_alive=75,
@@ -76,9 +86,14 @@ def serve(app: ASGIApp, listening: socket.socket, max_connections: int, ready: C
     server = _Server(config)
     server.ready = ready
 
+    def stop() -> None:
+        if not server.should_exit:
+            log.info("stopping: requests that have begun are finished, for at most %d seconds, then stored", PATIENCE)
+        server.should_exit = True
+
     async def main() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, setattr, server, "should_exit", True)
+            asyncio.get_running_loop().add_signal_handler(number, stop)
         await server.serve([listening])
 
     disable_created_metrics()  # type: ignore[no-untyped-call]

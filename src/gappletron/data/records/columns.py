@@ -215,6 +215,22 @@ class Block(NamedTuple):
             return [record.get(name) for record in self.rows]
         return self.rows.column(name) if name in self.rows.schema.names else [None] * len(self.rows)
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows as records, one dict for each."""
+        if isinstance(self.rows, list):
+            return self.rows
+        columns: dict[str, list[Any]] = {}
+        for name, column in zip(self.rows.schema.names, self.rows.columns, strict=True):
+            columns[name] = to_objects(to_plain(column), name)
+            if is_sparse(column.type):
+                columns[name] = [None if pairs is None else dict(pairs) for pairs in columns[name]]
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        for row in rows if self.partial else ():
+            for name in self.partial:
+                if row[name] is None:
+                    del row[name]
+        return rows
+
     def names(self) -> list[str]:
         """Return the names of all columns."""
         rows = self.rows

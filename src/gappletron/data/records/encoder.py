@@ -17,6 +17,7 @@ from gappletron.base.text import listing
 from gappletron.data.records.columns import KINDS, NO_COLUMN, Block, Cells, encode_block, to_table
 from gappletron.data.records.declared import Declared
 from gappletron.data.records.hashing import Hasher
+from gappletron.data.records.naming import FeatureName, name_features
 from gappletron.data.vectors import Vectors, check_sizes
 from gappletron.kernel.types import MOST_FEATURES, MOST_NARROW, Floats, Indices, Vector
 
@@ -146,6 +147,18 @@ class Encoder:
         array([0, 1, 4])
         """
         return self._encode_all(records)[:3]
+
+    def find_names(self, record: Any) -> dict[int, str]:
+        """Return what each feature of a record stands for; names of values that share a feature are joined by "or".
+
+        >>> sorted(Encoder(text="message").find_names({"message": "Win a prize", "links": 3}).values())
+        ['links', 'message: a', 'message: prize', 'message: win']
+        """
+        return {feature: name.text for feature, name in self.name_features(record).items()}
+
+    def name_features(self, record: Any) -> dict[int, FeatureName]:
+        """Return what each feature of a record stands for, and whether that is a number."""
+        return name_features(self.kinds, self.features, self.ngrams, record)
 
     def matrix(self, records: Any) -> Any:
         """Return the features of many records, given as to :meth:`encode_many`, as a SciPy sparse matrix.

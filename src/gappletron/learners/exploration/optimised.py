@@ -34,6 +34,7 @@ class Optimised(Exploration):
     caution: NotNegative = 0.1
 
     needs_stability = True
+    needs_loss = True
     uses_costs = True
 
     def declare(self) -> Layout:

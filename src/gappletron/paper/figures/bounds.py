@@ -134,7 +134,8 @@ def _evaluate(run: Result, learner: Gappletron, theorem: str, rounds: float) -> 
 
 
 def draw_bounds(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
-    """Draw the mistakes of the runs and their bounds, one panel per theorem and graph."""
+    """Draw the mistakes of the runs of the paper's learners and their bounds, one panel per theorem and graph."""
+    runs = [run for run in runs if not theorems.is_decoded(run)]
     present = {result.task.graph for result in runs}
     graphs = [graph for graph in GRAPHS if graph in present]
     panels = {row: [_choose_entries(runs, graph, row) for graph in graphs] for row in ROWS}

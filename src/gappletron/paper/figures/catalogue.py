@@ -81,6 +81,13 @@ FIGURES: tuple[Figure, ...] = (
     _make("drift", "Dynamic regret: classes that change", bounds.draw_drift),
     _make("future", "Bandit feedback on data that may be separable", bounds.draw_future),
     _make(
+        "decoded",
+        "The learner whose bound has no K beside the best of the paper's learners",
+        grids.draw_ours,
+        *("decoded", "bandit", "filtering", "label-efficient", "full"),
+        beyond=True,
+    ),
+    _make(
         "ours",
         "The default learner beside the best of the paper's learners",
         grids.draw_ours,

@@ -323,8 +323,9 @@ class Contest(NamedTuple):
         return all(self.ours.mean < spread.mean for spread in self.rivals)
 
 
-def find_contests(summary: Summary) -> list[Contest]:
-    """Return every run of ours, in the order of the graphs and cells, with the best of the paper's learners.
+def find_contests(summary: Summary, sweep: str = OURS) -> list[Contest]:
+    """Return every run of ours in this sweep, in the order of the graphs and cells, with the best of the paper's
+    learners.
 
     The paper's sweeps have the names of their graphs.
 
@@ -336,10 +337,10 @@ def find_contests(summary: Summary) -> list[Contest]:
         others = summary.learners(graph)
         gaps = [name for name in others if name in GAPS]
         baselines = [name for name in others if name not in GAPS]
-        for cell in summary.cells(OURS):
+        for cell in summary.cells(sweep):
             pair = _find_best(summary, graph, gaps, cell), _find_best(summary, graph, baselines, cell)
-            for name in sort_learners(summary.learners(OURS)):
-                found += [Contest(graph, cell, ours, *pair) for ours in summary.spreads(OURS, name, cell, graph=graph)]
+            for name in sort_learners(summary.learners(sweep)):
+                found += [Contest(graph, cell, ours, *pair) for ours in summary.spreads(sweep, name, cell, graph=graph)]
     return found
 
 
@@ -350,7 +351,7 @@ def _find_best(summary: Summary, sweep: str, learners: Iterable[str], cell: Cell
 
 def draw_ours(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
     """Draw graphs as rows, noise rates as columns; in each panel the data sets by K and d, with three markers each."""
-    found = find_contests(Summary(runs))
+    found = find_contests(Summary(runs), figure.sweeps[0])
     if not found:
         return None
     graphs = list(dict.fromkeys(contest.graph for contest in found))
@@ -386,7 +387,7 @@ def draw_ours(figure: Figure, runs: Sequence[Result]) -> Drawn | None:
         for some in middle[1:]:
             ax.axvline(some[0] - 0.5, color=GREY, alpha=0.25, linewidth=0.6)
     page.name_rows([GRAPHS[graph] for graph in graphs])
-    return Drawn(page.picture, _describe(found, runs))
+    return Drawn(page.picture, _describe(found, runs, figure.sweeps[0]))
 
 
 def _draw_panel(ax: Axes, here: Sequence[Contest], pairs: Sequence[tuple[int, int]]) -> None:
@@ -404,12 +405,13 @@ def _draw_panel(ax: Axes, here: Sequence[Contest], pairs: Sequence[tuple[int, in
     ax.grid(axis="y", which="major")
 
 
-def _describe(found: Sequence[Contest], drawn: Sequence[Result]) -> str:
+def _describe(found: Sequence[Contest], drawn: Sequence[Result], sweep: str) -> str:
     """Return the caption: what is compared, how many runs are shown, and in how many cells ours is the best."""
     ours, rivals = [contest.ours for contest in found], [spread for contest in found for spread in contest.rivals]
     return write_caption(
         "ours",
         drawn,
+        is_default=sweep == OURS,
         names=[label_learner(name) for name in sort_learners(spread.configuration.learner for spread in ours)],
         ours=max(spread.runs for spread in ours),
         others=max((spread.runs for spread in rivals), default=0),
