@@ -107,9 +107,9 @@ def main() -> None:
     print(f"acknowledged decisions that are lost or doubled: {lost}")
     with served(place, "--model-memory", "30000000") as (three, third):
         few = [Client(three, model=name) for name in names[:200]]
-        _, seconds = timed(lambda k: few[k % 200].act({"message": "word1"}), range(400))
+        _, seconds = timed(lambda k: few[k % len(few)].act({"message": "word1"}), range(400))
         print(
-            f"200 models with --model-memory 30000000: {seconds / 400 * 1e3:.0f} ms for a request that opens its model "
+            f"{len(few)} models with --model-memory 30000000: {seconds / 400 * 1e3:.0f} ms for a request that opens its model "
             f"(and closes another), memory {resident(third):.0f} MB"
         )
 

@@ -275,6 +275,10 @@ def test_one_of_two_opens_a_model_and_the_other_tells_where(server):
                 refused = await browser.act("m0", "hello")
                 assert refused.status == 503
                 assert "is open in a process that does not belong to this fleet" in refused.error
+            async with service(place) as (one, _), service(place) as (two, _):  # with one address
+                await one.act("m1", "hello")
+                refused = await two.act("m1", "hello")
+                assert (refused.status, "has the address 'http://one' as well" in refused.error) == (503, True)
         assert tamper(place, "SELECT * FROM owners") == tamper(place, "SELECT * FROM servers") == []
 
     asyncio.run(play())

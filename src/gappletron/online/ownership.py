@@ -87,7 +87,6 @@ class Ownership:
             self._keep_session()
         with database.transaction():
             database.run(f"UPDATE servers SET seen = {NOW} WHERE server = ?", self._server)
-            database.run(f"DELETE FROM servers WHERE seen < {NOW} - ?", FORGOTTEN)
 
     def _keep_session(self) -> None:
         """Take all locks again where the connection was lost; models that others have taken since then are lost."""
@@ -99,6 +98,8 @@ class Ownership:
             run("SELECT pg_advisory_unlock_all()")  # of an attempt that failed
             if self._session is not None:
                 self._end_session(*self._session)  # the lost one may have the locks still
+            run(f"DELETE FROM servers WHERE seen < {NOW} - ?", FORGOTTEN)
+            run("DELETE FROM owners WHERE server NOT IN (SELECT server FROM servers)")
             run(f"INSERT INTO servers VALUES (?, ?, ?, ?, {NOW}) {UPSERT_SERVER}", self._server, self.address, *session)
             lock = f"pg_try_advisory_lock({LOCK.replace('?', 'model::int')})"
             for model, is_taken in run(f"SELECT model, {lock} FROM unnest(?::bigint[]) AS model", list(self._models)):

@@ -80,7 +80,8 @@ class Fleet:
         self._busy: dict[str, asyncio.Task[None]] = {}
         # How many requests need a model: it is not closed meanwhile.
         self._wanted: Counter[str] = Counter()
-        self._elsewhere: dict[str, tuple[Elsewhere, float]] = {}
+        # Which models other processes have open: the sentence, the address, and until when this is believed.
+        self._elsewhere: dict[str, tuple[str, str, float]] = {}
         self._warm: set[tuple[Any, ...]] = set()
         self._openers = ThreadPoolExecutor(OPENERS, "open")
         self._committers = ThreadPoolExecutor(LANES, "commit")
@@ -166,9 +167,9 @@ class Fleet:
 
     def _check_elsewhere(self, name: str) -> None:
         """Raise :class:`Elsewhere` where another process had the model a moment ago."""
-        error, until = self._elsewhere.get(name, (None, 0.0))
-        if error is not None and time.monotonic() < until:
-            raise Elsewhere(str(error), error.address)
+        sentence, address, until = self._elsewhere.get(name, ("", "", 0.0))
+        if time.monotonic() < until:
+            raise Elsewhere(sentence, address)
 
     def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Open or close a model in a task of its own."""
@@ -193,7 +194,7 @@ class Fleet:
         except Elsewhere as error:
             if len(self._elsewhere) > 100_000:
                 self._elsewhere.clear()
-            self._elsewhere[name] = error, time.monotonic() + BELIEVED
+            self._elsewhere[name] = str(error), error.address, time.monotonic() + BELIEVED
             raise
         self._open[name] = member
         self.counts["created" if makes else "opened"] += 1
@@ -258,8 +259,8 @@ class Fleet:
 
     async def close(self) -> list[str]:
         """Close all models and the connections; return why models could not be closed."""
-        if self._busy:
-            await asyncio.wait(self._busy.values())
+        while self._busy:
+            await asyncio.wait(list(self._busy.values()))
         failures = []
         members = list(self._open.values())
         closing = [self._run_in_thread(member.hosted.model.close) for member in members]
@@ -373,9 +374,9 @@ class FleetService(Service):
         problem = self.fleet.shared.problem
         try:
             self.check_access(request)
-        except Refusal as error:
+        except Refusal:
             hidden = "something is wrong: ask with a token, or as localhost, to read what"
-            problems, problem = [hidden] * bool(problems), problem and f"{hidden} ({error.status_code})"
+            problems, problem = [hidden] * bool(problems), problem and hidden
         if problem is not None:
             raise Unavailable(problem)
         return answer_json(Health("degraded", problems) if problems else Health("ok"))
