@@ -185,6 +185,38 @@ def gappletron(X, y, graph, loss, optimizer, exploration, gamma, draws):
     return actions, optimizer.W, totals
 
 
+def decoded_logistic(X, y, graph, rate, gamma, horizon, draws):
+    """Randomized decoding on logistic regression in base 2; returns the actions and -rate times the sum of v_t g_t."""
+    actions, blind, V = [], 0, None
+    for t in range(len(y)):
+        A, S = graph_at(graph, t)
+        N, K = A.shape
+        if V is None:
+            V = np.zeros((K, X.shape[1]))
+        pace = min(0.5, gamma / math.sqrt(max(blind + 1, horizon)))
+        s = pace * V @ X[t]
+        q, star = softmax(s), int(np.argmax(s))
+        b = np.zeros(N)
+        b[:K] = [max(0.0, 1 + math.log2(q[k]) / 2) if k != star else 0.0 for k in range(K)]
+        b[star] = 1 - b.sum()
+        p = b
+        if not A[star].all():
+            blind += 1
+            o = [sum(b[i] for i in range(N) if A[i, k]) for k in range(K)]
+            shown = [sum(1 for i in S if A[i, k]) / len(S) for k in range(K)]
+            wanted = pace / len(S)
+            c = max([0.0] + [(wanted - o[k]) / (shown[k] - o[k]) for k in range(K) if o[k] < wanted])
+            p = (1 - c) * b
+            for i in S:
+                p[i] += c / len(S)
+        action = draw(p, draws[t])
+        actions.append(action)
+        if A[action, y[t]]:
+            seen = sum(p[i] for i in range(N) if A[i, y[t]])
+            V = V - rate * np.outer((q - np.eye(K)[y[t]]) / math.log(2), X[t]) / seen
+    return actions, V
+
+
 # -------------------------------------------------------------------------------------------------------------- Gaptron
 
 
