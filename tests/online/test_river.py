@@ -34,7 +34,7 @@ from gappletron import (
     interpreted,
     named,
 )
-from gappletron.online.river import evaluate
+from gappletron.river import evaluate
 
 SMALL = Encoder(features=64)
 
