@@ -117,8 +117,8 @@ class Explanation:
     def headline(self) -> str:
         """What was decided, in one sentence."""
         return (
-            f"{self.label}, not {self.against}: decided with probability {self.probability:.3g}, "
-            f"{self.exploration:.3g} is exploration; estimated to be right with {self.chances[self.label]:.3g}"
+            f"{self.label}, not {self.against}: decided with probability {self.probability:.3g} (exploration takes "
+            f"{self.exploration:.3g}); right with probability {self.chances[self.label]:.3g} by the model's estimate"
         )
 
     def __str__(self) -> str:
