@@ -57,6 +57,8 @@ COMPILED = ("kernel", "graphs", "data", "learners", "play")
 # second at most, in which signals wait.
 SMALL = 100_000
 
+# Seconds of a processor that the machine code of one function takes, about.
+SECONDS_TO_COMPILE = 3
 log = logging.getLogger("gappletron.compiling")
 
 _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
