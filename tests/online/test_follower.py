@@ -53,7 +53,9 @@ class Requests(RuleBasedStateMachine):
         self.patch = self.mode.enter_context(pytest.MonkeyPatch.context())
         self.place = self.make_place()
         Online.open(self.place, "gapsmh", GRAPH, 3, seed=5, durability="os").close()
-        self.processes, self.last = [Follower(self.place)], None
+        self.processes = [Follower(self.place) for _ in range(2)]
+        self.last = self.processes[0]
+        self.last.take_over(Policy("os"), {})
         # Of each request: what it asks for, the rows of the log before it was first sent, and its answer.
         self.asked, self.before, self.answers = {}, {}, {}
 
@@ -63,12 +65,14 @@ class Requests(RuleBasedStateMachine):
         return Path(self.mode.enter_context(tempfile.TemporaryDirectory(dir=MEMORY))) / "store.sqlite"
 
     def teardown(self):
+        Online.from_store(self.place, replay="first")
         for process in self.processes:
             leave(process._store.database)
         self.mode.close()
 
-    def find(self, which):
-        return self.processes[which % len(self.processes)]
+    def find(self, is_leading):
+        """The processes that think that they lead, or that they do not."""
+        return [process for process in self.processes if process.is_leading is is_leading]
 
     # ------------------------------------------------------------------------------------------------------- processes
 
@@ -77,34 +81,35 @@ class Requests(RuleBasedStateMachine):
     def start(self):
         self.processes.append(Follower(self.place))
 
+    @precondition(lambda self: self.find(is_leading=False))
     @rule(which=WHICH)
     def follow(self, which):
-        process = self.find(which)
-        if not process.is_leading:
-            process.catch_up()
-            copy = Online.from_store(self.place, replay="first", stop=process.position)
-            assert copy.differences(process.model) == []
+        process = choose(self.find(is_leading=False), which)
+        process.catch_up()
+        copy = Online.from_store(self.place, replay="first", stop=process.position)
+        assert copy.differences(process.model) == []
 
+    @precondition(lambda self: self.find(is_leading=False))
     @rule(which=WHICH)
     def take_over(self, which):
-        process = self.find(which)
-        if not process.is_leading:
-            process.take_over(Policy("os"), {})
-            self.last = process
+        process = choose(self.find(is_leading=False), which)
+        process.take_over(Policy("os"), {})
+        self.last = process
 
-    @rule(which=WHICH)
-    def step_down(self, which):
-        """What the service does with a process that was replaced."""
-        process = self.find(which)
-        if process.is_lost:
-            assert process is not self.last
-            leave(process._store.database)
-            self.processes[self.processes.index(process)] = Follower(self.place)
+    @precondition(lambda self: any(process.is_lost for process in self.processes))
+    @rule()
+    def step_down(self):
+        """What the service does with processes that were replaced."""
+        for place, process in enumerate(self.processes):
+            if process.is_lost:
+                assert process is not self.last
+                leave(process._store.database)
+                self.processes[place] = Follower(self.place)
 
-    @precondition(lambda self: len(self.processes) > 1)
+    @precondition(lambda self: len(self.processes) > 2)
     @rule(which=WHICH)
     def die(self, which):
-        process = self.find(which)
+        process = choose(self.processes, which)
         leave(process._store.database)
         self.processes.remove(process)
 
@@ -114,27 +119,29 @@ class Requests(RuleBasedStateMachine):
     def act(self, which, trouble):
         key = f"request {len(self.asked)}"
         self.asked[key], self.before[key] = lambda model: model.act(X).id, len(self.read())
-        self.send(self.find(which), key, trouble)
+        self.send(which, key, trouble)
 
     @rule(which=WHICH, trouble=TROUBLES, number=st.integers(0, 100))
     def learn(self, which, trouble, number):
         done = {key.partition(" of ")[2] for key in self.asked}
         receipts = [answer for answer in self.answers.values() if "-" in answer and answer not in done]
         if receipts:
-            receipt = receipts[number % len(receipts)]
+            receipt = choose(receipts, number)
             key = f"feedback {len(self.asked)} of {receipt}"
             self.asked[key], self.before[key] = lambda model: give(model, receipt), len(self.read())
-            self.send(self.find(which), key, trouble)
+            self.send(which, key, trouble)
 
+    @precondition(lambda self: self.asked)
     @rule(which=WHICH, trouble=TROUBLES, number=st.integers(0, 100))
     def send_again(self, which, trouble, number):
         """Also what was acknowledged: the answer may have been lost on its way."""
-        if self.asked:
-            self.send(self.find(which), list(self.asked)[number % len(self.asked)], trouble)
+        self.send(which, choose(list(self.asked), number), trouble)
 
-    def send(self, process, key, trouble):
-        if not process.is_leading:
+    def send(self, which, key, trouble):
+        leaders = self.find(is_leading=True)
+        if not leaders:
             return
+        process = choose(leaders, which)
         model = process.model
         troubled = {None: contextlib.nullcontext, "full": full_disk, "lost": lost_answer}[trouble]
         args = () if trouble is None else (model,)
@@ -164,6 +171,7 @@ class Requests(RuleBasedStateMachine):
     def acknowledged_once_for_ever_in_order(self):
         log = self.read()
         places = {f"{each.session}-{each.round}": n for n, each in enumerate(log) if isinstance(each, events.Decided)}
+        assert [each.round for each in log if isinstance(each, events.Decided)] == list(range(len(places)))
         fed = [each.round for each in log if isinstance(each, events.Fed)]
         assert len(set(fed)) == len(fed)
         decided = [answer for answer in self.answers.values() if "-" in answer]
@@ -175,6 +183,10 @@ class Requests(RuleBasedStateMachine):
         for key, answer in self.answers.items():
             place = places[answer] if "-" in answer else learned[key.partition(" of ")[2]]
             assert place >= self.before[key]
+
+
+def choose(things, which):
+    return things[which % len(things)]
 
 
 def give(model, receipt):
@@ -193,6 +205,6 @@ class RequestsToPostgres(Requests):
 
 
 TestRequests = Requests.TestCase
-TestRequests.settings = settings(max_examples=25, stateful_step_count=30)
+TestRequests.settings = settings(max_examples=20, stateful_step_count=40)
 TestRequestsToPostgres = RequestsToPostgres.TestCase
-TestRequestsToPostgres.settings = settings(max_examples=4, stateful_step_count=30)
+TestRequestsToPostgres.settings = settings(max_examples=3, stateful_step_count=40)

@@ -72,7 +72,9 @@ def test_the_tutorial(tmp_path):
 def test_the_commands_of_the_reference(tmp_path):
     options = ["--graph", "filtering", "--classes", "ham,spam", "--text", "message"]
     with served(tmp_path / "mail", *options) as (address, _):
-        printed = run_commands((commands("service.md") + commands("http.md")).replace("http://127.0.0.1:8080", address), tmp_path)
+        printed = run_commands(
+            (commands("service.md") + commands("http.md")).replace("http://127.0.0.1:8080", address), tmp_path
+        )
     assert '"learned":1' in printed
     assert '"predictions":[' in printed
     assert printed.endswith('{"status":"ok"}')
