@@ -29,8 +29,8 @@ TASKS = {
     "Ask the log": "read_decisions evaluate_off_policy Evaluation OffPolicyEstimate",
     "Work with scikit-learn and River": "GappletronClassifier Acts RiverClassifier RiverAct",
     "Choose a learner": """
-        Guarded Tracking GivenScores OneAgainstAll PartialLikelihood SquareCBG Gappletron DecodedLogistic Gaptron Banditron
-        BanditronIW PNewtron Newtron SobaDiag Soba Perceptron PassiveAggressive LabelEfficientPerceptron
+        Guarded Tracking GivenScores OneAgainstAll PartialLikelihood SquareCBG Gappletron DecodedLogistic Gaptron
+        Banditron BanditronIW PNewtron Newtron SobaDiag Soba Perceptron PassiveAggressive LabelEfficientPerceptron
         SecondOrderPerceptronDiag SecondOrderPerceptron Arow Exp3G
     """,
     "Choose a loss": "SmoothHinge Hinge LogisticBase2 LogisticBaseK GaptronHinge GaptronLogistic",

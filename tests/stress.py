@@ -10,7 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
+
 import storms
+from failovers import FAULTS, fail_over
 from gappletron import FeedbackGraph, names
 from gappletron.kernel.numerics import LARGEST_VALUE
 from gappletron.learners.registry import named
@@ -123,6 +126,16 @@ def services(folder):
         print(storms.killed_services(100, place, seed=11), "decisions")
 
 
+def failures(folder):
+    """100 failures of a server that leads, at 1,000 decisions per second, while another stands by."""
+    found = {fault: [] for fault in FAULTS}
+    for seed in range(20):
+        for fault, seconds in fail_over(FAULTS, start_postgres(), seed, rows=10, rate=1000):
+            found[fault].append(seconds)
+    for fault, seconds in found.items():
+        print(f"{fault}: {len(seconds)} times, median {np.median(seconds):.1f} s, longest {max(seconds):.1f} s")
+
+
 def numbers(folder):
     """Extreme rows, 100,000 rounds for each learner and graph."""
     for seed, (learner, graph) in enumerate(playable()):
@@ -164,6 +177,7 @@ STORMS = [
     random_stores,
     shared_stores,
     services,
+    failures,
     numbers,
     threads,
     calls,

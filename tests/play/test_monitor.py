@@ -410,6 +410,48 @@ def test_online_keeps_the_watch_of_its_player(tmp_path):
     assert bound_total(again.player.engine.watched.tuple, 0, 9, 1.0) == (0.0, 0.0)
 
 
+def test_rounds_without_feedback_are_counted_and_make_the_interval_of_all_rounds_wider():
+    """Every label is shown, and feedback comes only where the prediction was right: it says nothing of the others."""
+    graph, rng = FeedbackGraph.full(3), np.random.default_rng(5)
+    with interpreted():
+        player, mistakes = Player("auto", graph, 5, monitor=Watch(window=WINDOW)), 0
+        for _ in range(60):
+            y = int(rng.integers(3))
+            turn = player.act(rng.standard_normal(5))
+            mistakes += turn.action != y
+            if turn.action == y:
+                player.learn(turn, y)
+    report = Monitor(player).report()
+    n, J = 60, 60 - mistakes
+    assert (report.rounds, report.judged, report.unjudged) == (n, J, mistakes)
+    assert 0 < mistakes < n
+    for rates in (report.policy, report.greedy, report.window.policy):
+        low, high = rates.error.low, rates.error.high
+        assert rates.error_of_all == pytest.approx((low * J / n, (high * J + n - J) / n))
+    assert report.policy.error.high == 0.0  # of the judged rounds: only good news was told
+    low, high = report.policy.error_of_all
+    assert low <= mistakes / n <= high
+    assert f"{mistakes} rounds have had no feedback. With them, whatever they were, the error of all rounds is" in str(
+        report
+    )
+    assert report.to_dict()["policy"]["error_of_all"] == [low, high]
+    assert report.to_dict()["unjudged"] == mistakes
+
+
+def test_labels_that_depend_on_the_action_break_the_interval():
+    """Label 1 if it is shown, else 0: every prediction is wrong, and the interval says at most a fifth of them.
+
+    That the least propensity shows 160 or more of 800 labels has a probability below 1e-17; 80 are expected.
+    """
+    graph = FeedbackGraph.filtering(2, revealing=0)
+    with interpreted():
+        player = Player("gapsmh", graph, 1, monitor=True, min_propensity=0.1)
+        for _ in range(800):
+            turn = player.act([1.0])
+            player.learn(turn, 1 if turn.action == 0 else -1)  # where it is hidden it is 0, and the action was 1
+    assert Monitor(player).report().policy.error.high < 0.35
+
+
 def test_a_report_lists_restarts_and_warns():
     """Label efficient play that never asks: nothing is known of its error, and nothing changes by itself."""
     graph = FeedbackGraph.label_efficient(3)

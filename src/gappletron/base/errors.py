@@ -10,6 +10,7 @@
         ├── NotDeciding        a model that follows another was asked to decide
         ├── TooManyWaiting     too many receipts wait for feedback
         └── Unavailable        it cannot be done now, and may work later without any change
+            └── NotLeading     a server that follows another was asked for a change
     RuntimeError
     └── ServiceError           what the client of the service raises
     KeyboardInterrupt
@@ -84,6 +85,10 @@ class Unavailable(UserError):
     """
 
     __module__ = "gappletron"
+
+
+class NotLeading(Unavailable):
+    """A server that follows the log of another one was asked for a decision, or given feedback."""
 
 
 class ServiceError(RuntimeError):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -20,6 +21,9 @@ from gappletron.cli.options import ALPHA, given_options, model_option, option
 from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
 from gappletron.online.database import NAME as DEFAULT, URLS
+
+if TYPE_CHECKING:
+    from gappletron.service.standby import Standby
 
 EXAMPLES = """\
 gappletron serve mail.sqlite --graph filtering --classes ham,spam
@@ -47,6 +51,13 @@ class ModelOptions:
     shadow: list[str] | None = option(
         None, "NAME decides nothing, and learns from what CHAMPION decides; repeatable.", metavar="NAME=CHAMPION"
     )
+    standby: bool = option(
+        False,
+        "Where another server leads a model in PostgreSQL, follow it, answer predictions, and take over when it is "
+        "gone; where none does, lead.",
+        "--standby",
+    )
+    replica: bool = option(False, "Follow, answer predictions, and never take over.", "--replica")
     max_waiting: int | None = option(
         None, "Refuse decisions while so many receipts wait, in place of letting the oldest expire.", min=1
     )
@@ -147,16 +158,26 @@ def serve(
         raise UserError("--classes, --revealing and --cost are parts of a graph: give --graph as well, or omit them")
     if hosting.strict and graph is not None and "encoder" not in known and not hosting.vectors:
         raise nothing_declared(names[0])  # before anything is made
+    check_following(hosting, places)
     with serving.bind_socket(server.host, server.port) as listening:
         log.info("opening %s", ", ".join(f"{name} ({place})" for name, place in places.items()))
         with progress("opening"):
-            models = {name: open_model(place, name, learners[name], known) for name, place in places.items()}
-            if hosting.vectors and any(model.encoder is not None for model in models.values()):
-                raise UserError("--vectors was given, and a model takes records: omit it, or use another store")
-            if hosting.strict and all(model.encoder is None for model in models.values()):
-                raise UserError("--strict is about the columns of records, and no model takes records: omit it")
-            hosted = host_models(models, champions, max_waiting=hosting.max_waiting, alpha=alpha, strict=hosting.strict)
-            application = app.create_app(hosted, tokens=tokens, max_body=server.max_body, logs_access=server.access_log)
+            about = {"max_waiting": hosting.max_waiting, "alpha": alpha, "strict": hosting.strict}
+            seats = {name: (place, name, learners[name], known) for name, place in places.items()}
+            standbys = []
+            if hosting.standby or hosting.replica:
+                standbys = [follow_model(*seat, about, is_replica=hosting.replica) for seat in seats.values()]
+                hosted = [standby.hosted for standby in standbys]
+            else:
+                hosted = host_models({name: open_model(*seat) for name, seat in seats.items()}, champions, **about)
+            check_kinds(hosting, [each.takes_records for each in hosted])
+            application = app.create_app(
+                hosted,
+                tokens=tokens,
+                max_body=server.max_body,
+                logs_access=server.access_log,
+                standbys=standbys,
+            )
         host = f"[{server.host}]" if ":" in server.host else server.host
         address = f"http://{host}:{listening.getsockname()[1]}/"
         serving.serve(
@@ -255,11 +276,74 @@ def make_rows(vectors: bool, columns: options.ColumnOptions) -> dict[str, Any]:
     return {"features": "grow", **given}
 
 
+def check_following(hosting: ModelOptions, places: dict[str, str]) -> None:
+    """Refuse options that do not go together with following another server.
+
+    >>> check_following(ModelOptions(standby=True), {"mail": "mail.sqlite"})
+    Traceback (most recent call last):
+        ...
+    gappletron.UserError: --standby needs PostgreSQL, and 'mail.sqlite' is a file: give the URL of a database, or \
+--replica
+    """
+    if hosting.standby and hosting.replica:
+        raise UserError("--standby takes over and --replica never does: give one of them")
+    if (hosting.standby or hosting.replica) and hosting.shadow:
+        raise UserError("--shadow needs the server that decides: omit it, or --standby and --replica")
+    for place in places.values():
+        if hosting.standby and not place.startswith(URLS):
+            raise UserError(
+                f"--standby needs PostgreSQL, and {place!r} is a file: give the URL of a database, or --replica"
+            )
+
+
+def check_kinds(hosting: ModelOptions, takes_records: list[bool]) -> None:
+    """Refuse options about what x is that do not fit the models."""
+    if hosting.vectors and any(takes_records):
+        raise UserError("--vectors was given, and a model takes records: omit it, or use another store")
+    if hosting.strict and not any(takes_records):
+        raise UserError("--strict is about the columns of records, and no model takes records: omit it")
+
+
+def follow_model(
+    place: str, name: str, learner: str | None, known: dict[str, Any], about: dict[str, Any], *, is_replica: bool
+) -> Standby:
+    """Return what follows a stored model, and leads where nobody does; then a new one is made where there is none.
+
+    :param about: options of a hosted model.
+    """
+    from gappletron.online.follower import Follower
+    from gappletron.online.journal import Policy
+    from gappletron.online.opening import is_stored
+    from gappletron.service.models import HostedModel
+    from gappletron.service.standby import Standby
+
+    stored_as = find_stored_name(place, name)
+    if not is_replica and not is_stored(place, stored_as):
+        open_model(place, name, learner, known).close()
+    names = {field.name for field in fields(Policy)}
+    policy = Policy(**{option: value for option, value in known.items() if option in names})
+    given = {option: value for option, value in known.items() if option not in names} | given_options(learner=learner)
+    make = partial(Follower, place, name=stored_as)
+    follower = make()
+    try:
+        follower.check(given)  # now, and not when it takes over
+    except BaseException:
+        follower.close()
+        raise
+    hosted = HostedModel(name, follower.model, follower=follower, **about)
+    return Standby(hosted, make, None if is_replica else lambda each: each.take_over(policy, given))
+
+
+def find_stored_name(place: str, name: str) -> str:
+    """Return the name of a model in its store: in PostgreSQL it is the one that it is served under."""
+    return name if place.startswith(URLS) else DEFAULT
+
+
 def open_model(place: str, name: str, learner: str | None, known: dict[str, Any]) -> gp.Online:
-    """Return the model of a store, or a new one. In PostgreSQL it has the name that it is served under."""
+    """Return the model of a store, or a new one."""
     from gappletron.online.opening import is_stored
 
-    stored_as = name if place.startswith(URLS) else DEFAULT
+    stored_as = find_stored_name(place, name)
     if not is_stored(place, stored_as):
         if "graph" not in known:
             raise UserError(

@@ -457,7 +457,8 @@ class FeedbackGraph:
         """Predicting a class reveals all classes but that one: vaccination of an area hides what would happen there.
 
         With one label per round this is full information: an outbreak that is observed in none of the other areas would
-        have been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`.
+        have been in this one. The closure adds exactly these edges, so the graph equals :meth:`full`. The label is
+        where an outbreak would be if nothing were done: it must not depend on the action (docs, page Monitoring).
         """
         return cls.preset("disease-prevention", classes, costs=costs)
 

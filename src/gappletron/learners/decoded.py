@@ -1,4 +1,4 @@
-"""A learner whose bound does not have K: logistic regression in base 2 with randomized decoding (docs, page Decoding)."""
+"""A learner whose bound has no K: logistic regression in base 2 with randomized decoding (docs, page Decoding)."""
 
 import math
 from typing import Any, Self

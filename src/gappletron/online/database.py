@@ -63,6 +63,14 @@ class Database(ABC):
     def elect(self, model: int) -> None:
         """Become the writer of a model; a UserError where another process is."""
 
+    def is_led(self, model: int) -> bool:
+        """Return whether a process that shows signs of life is the writer of a model."""
+        raise UserError(f"{self.name!r} is a file, and only PostgreSQL tells whether a writer is alive: use a database")
+
+    def confirm(self) -> None:
+        """Raise an :class:`Unavailable` where this process is not the writer of its model any more."""
+        self.check_open()
+
     def acknowledge(self, model: int, number: int) -> None:  # noqa: B027
         """Note, where no database can lose it, that so many transactions of a model were stored."""
 

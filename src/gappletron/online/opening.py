@@ -11,7 +11,7 @@ import math
 import platform
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any
 
@@ -79,14 +79,12 @@ def open_contents(
     store = Store(place, name, policy.durability)
     try:
         if begin is not None and store.settings is None:
-            contents, changes = begin, {}
+            contents = begin
             _store_new(store, begin, given if start is None else _describe_start(begin))
+            begin_logging(contents, Journal(store, policy), {})
         else:
             contents = recover(store, pieces, store.snapshots())
-            changes = {option: given[option] for option in Options.may_change() if option in given}
-            _check_given(store, contents, {option: value for option, value in given.items() if option not in changes})
-        contents.journal = Journal(store, policy)
-        _begin_logging(contents, contents.journal, changes)
+            begin_logging(contents, Journal(store, policy), find_changes(store, contents, given))
     except BaseException:
         store.close()
         raise
@@ -120,15 +118,20 @@ def _describe_start(start: Contents) -> dict[str, Any]:
     return made | {"encoder": start.encoder, "monitor": not isinstance(player.watch, NoWatch)}
 
 
-def _check_given(store: Store, contents: Contents, given: Mapping[str, Any]) -> None:
+def find_changes(store: Store, contents: Contents, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the arguments given for a stored model that may change; the others must be those that it has."""
     assert store.settings is not None
     made, player = store.settings["options"], contents.player
     now = describe_arguments({"graph": player.graph, "features": player.fixed_features or "grow"})
-    check_arguments(store.name, made, made | now, given)
+    changes = {option: given[option] for option in Options.may_change() if option in given}
+    fixed = {option: value for option, value in given.items() if option not in changes}
+    check_arguments(store.name, made, made | now, fixed)
+    return changes
 
 
-def _begin_logging(contents: Contents, journal: Journal, changes: dict[str, Any]) -> None:
+def begin_logging(contents: Contents, journal: Journal, changes: dict[str, Any]) -> None:
     """Log that the model was opened, with these options changed. The session is new, so its name is logged first."""
+    contents.journal = journal
     receipts, player, now = contents.receipts, contents.player, time.time()
     waiting = {name: value for name, value in changes.items() if name in WaitingLimits._fields}
     receipts.limits = WaitingLimits.check(*receipts.limits._replace(**waiting))
@@ -227,7 +230,7 @@ def recover(store: Store, pieces: tuple[type[Piece], ...], snapshots: list[int],
             model = store.read_snapshot(at, FORMAT, functools.partial(Contents.build, pieces))
             model.receipts.resume_session()
             with without_collection():  # of the objects of an event none is garbage to be searched for
-                changed = replay(model, store, at, stop)
+                changed = replay(model, store, store.events(at, stop))
         except UserError as error:  # then the one before it, and more of the log, lead to the same state
             problem = error
             continue
@@ -242,13 +245,13 @@ def recover(store: Store, pieces: tuple[type[Piece], ...], snapshots: list[int],
     raise problem
 
 
-def replay(model: Contents, store: Store, start: int, stop: int | None) -> int:
-    """Make again what was logged from event number `start` to before `stop`; return how many decisions have other
+def replay(model: Contents, store: Store, logged: Iterable[tuple[int, events.Event]]) -> int:
+    """Make again what was logged, which are events with their numbers; return how many decisions have other
     probabilities now, as after a change of versions.
     """
     graphs = Graphs(store, model.player.graph)
     changed = 0
-    for first, block in split_events(store.events(start, stop)):
+    for first, block in split_events(logged):
         with contextlib.suppress(UnusualError):
             changed += replay_together(model, block, graphs)
             continue

@@ -3,10 +3,16 @@
 An advisory lock of the session elects the writer of a model, and the key of `commits` protects: a writer that was cut
 off or stopped, and goes on when another has taken over, finds its next number taken. A connection that is lost is made
 again by the next transaction, which first looks whether the last one was committed.
+
+A process that is stopped, or whose network is cut, keeps its session, and with it the lock. So a writer sends a
+statement twice a second, and whoever opens the model ends a session that has the lock and was silent for longer. Only
+the server's clock is read for that, and nothing but the time of a takeover depends on it.
 """
 
 import contextlib
 import threading
+import time
+import weakref
 from collections.abc import Iterator
 from os import PathLike
 from typing import Any
@@ -23,7 +29,21 @@ from gappletron.online.tables import TABLES, Table
 MANY = 50
 LOCK = "hashtext(current_schema() || '.models'), ?"
 # Seconds after which a server that does not answer counts as gone, in place of the hours that systems wait.
-KEEPALIVE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3, "connect_timeout": 10}
+KEEPALIVE = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 3000,  # milliseconds
+    "connect_timeout": 10,
+}
+# Seconds between two signs of life of a writer, and after which one that is silent may be replaced.
+BEAT, SILENCE = 0.5, 2.5
+# The sessions that have the lock of a model; and which of them wait for their client for too long.
+HOLDERS = """pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 2
+AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+AND classid::bigint = hashtext(current_schema() || '.models')::bigint & 4294967295 AND objid::bigint = ?"""
+SILENT = f"""(state <> 'active' OR wait_event_type = 'Client')
+AND state_change < clock_timestamp() - interval '{SILENCE} seconds'"""
 CREATING = 0x67617001
 NAMES = f"ARRAY[{', '.join(repr(table.name) for table in TABLES)}]"
 
@@ -42,6 +62,9 @@ class Postgres(Database):
         self._url, self._durability = url, durability
         self._model: int | None = None
         self._session: Row | None = None
+        # When the server last answered the writer.
+        self._heard = 0.0
+        self._closing = threading.Event()
         self._reading = threading.Lock()
         self._reader: psycopg.Connection | None = None
         self._writer: psycopg.Connection | None = None
@@ -83,6 +106,7 @@ class Postgres(Database):
                 yield
             if writer.closed:  # lost inside of the block: then psycopg commits nothing, and does not tell
                 raise psycopg.OperationalError("the connection is lost")
+            self._heard = time.monotonic()
 
     def _find_writer(self) -> psycopg.Connection:
         """Return the connection that writes, a new one where it was lost."""
@@ -123,10 +147,31 @@ class Postgres(Database):
         with self.lock, self._explaining():
             self._find_writer()
             self._take_lock(model)
-            self._model = model
+            self._model, self._heard = model, time.monotonic()
+        threading.Thread(target=_beat, args=(weakref.ref(self), self._closing), name="gappletron", daemon=True).start()
+
+    def is_led(self, model: int) -> bool:
+        ((number,),) = self.read(f"SELECT count(*) FROM {HOLDERS} AND ({SILENT}) IS NOT TRUE", model)
+        return bool(number)
+
+    def confirm(self) -> None:
+        with self.lock, self._explaining():
+            self._find_writer().execute("SELECT 1")
+            self._heard = time.monotonic()
+
+    def find_loss(self) -> str | None:
+        silence = time.monotonic() - self._heard
+        if self.problem is None and self._model is not None and silence > 2 * SILENCE:
+            return f"the store {self.name!r} has not answered for {silence:.0f} seconds: look after the server"
+        return self.problem
 
     def _take_lock(self, model: int) -> None:
-        """Take the lock of a model for this session. The one that was lost may have it still, and is ended first."""
+        """Take the lock of a model for this session. The one that was lost may have it still, and is ended first, and
+        so is one that is silent.
+        """
+        self.run(
+            f"SELECT pg_terminate_backend(pid, 5000) FROM {HOLDERS} AND {SILENT} AND pid <> pg_backend_pid()", model
+        )
         if self._session is not None:
             ended = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = ? AND backend_start = ? "
             self.run(f"{ended} AND pid <> pg_backend_pid()", *self._session)
@@ -154,6 +199,7 @@ class Postgres(Database):
         return int(self.read(f"SELECT sum(pg_total_relation_size(name::regclass)) FROM unnest({NAMES}) AS name")[0][0])
 
     def close(self) -> None:
+        self._closing.set()
         with self.lock, self._reading:
             self.problem = self.problem or f"the store {self.name!r} is closed: open it again"
             for connection in (self._reader, self._writer):
@@ -180,6 +226,20 @@ class Postgres(Database):
                     "the server, then try again"
                 ) from None
             raise UserError(f"the store {self.name!r} cannot be used ({said}): look after the database") from None
+
+
+def _beat(reference: "weakref.ref[Postgres]", closing: threading.Event) -> None:
+    """Show the server again and again that the writer is alive, until it is closed or was replaced."""
+    while not closing.wait(BEAT):
+        database = reference()
+        if database is None or database.problem is not None:
+            return
+        with contextlib.suppress(UserError):
+            try:
+                database.confirm()
+            except Unavailable:  # the connection was lost: a new one may be had at once
+                database.confirm()
+        del database  # so that it may be forgotten meanwhile
 
 
 def _mark(sql: str) -> str:

@@ -192,6 +192,12 @@ class Store:
         database.acknowledge(self.model, number)
         self.commits, self.count, self._before, self._is_dirty = number, batch.stop, self._writer, False
 
+    def confirm(self) -> None:
+        """Raise an :class:`Unavailable` where another process has become the writer since a transaction of this one."""
+        self.database.confirm()
+        if self.read("SELECT writer FROM commits WHERE model = ? ORDER BY number DESC LIMIT 1") != [(self._writer,)]:
+            raise self._give_up()
+
     def _give_up(self) -> Unavailable:
         return self.database.fail("was opened by another process, which has taken over: open it again")
 

@@ -84,12 +84,16 @@ class ClassRates:
 class Rates:
     """Mistakes per round, and cost per round (None where only mistakes count), in all and by class (None: not kept).
 
+    All are of the judged rounds, but `error_of_all`: an interval for the mistakes per round over all rounds. Those
+    that are not judged may all be right or all be wrong.
+
     >>> Rates(Estimate(0.05, 0.04, 0.07, 0.02)).cost is None
     True
     """
 
     error: Estimate
     cost: Estimate | None = None
+    error_of_all: tuple[float, float] = (0.0, 1.0)
     classes: Mapping[Label, ClassRates] | None = None
 
 
@@ -128,7 +132,8 @@ class Report:
     """What :meth:`Monitor.report` found.
 
     `rounds` counts decisions since the watch began, `judged` those whose feedback came or whose action shows nothing.
-    All rates are of the judged rounds. `policy` is what was played (or, for a player that follows another, what it
+    The other rounds, :attr:`unjudged`, wait for their feedback, or it never came. All rates are of the judged rounds,
+    but :attr:`Rates.error_of_all`. `policy` is what was played (or, for a player that follows another, what it
     would have played), `greedy` the greedy class. `spent` is what exploration has cost, where there is a budget.
     `restart_count` is how often the learner restarted in all, and `restarts` are the last 16 times.
 
@@ -154,6 +159,11 @@ class Report:
     bound: RunBound | None = None
 
     @property
+    def unjudged(self) -> int:
+        """The rounds whose feedback has not come: they wait, have expired, or were forgotten."""
+        return self.rounds - self.judged
+
+    @property
     def warning(self) -> str | None:
         """That so few labels are seen that a better policy could not be told from the present one, and the cure; None
         where there are enough.
@@ -163,7 +173,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it ready for JSON, with the warning; names of classes and actions become texts."""
-        return {**asdict(self, dict_factory=_make_json_ready), "warning": self.warning}
+        return {**asdict(self, dict_factory=_make_json_ready), "unjudged": self.unjudged, "warning": self.warning}
 
     def __str__(self) -> str:
         lines = [
@@ -171,6 +181,13 @@ class Report:
             f"explored; intervals of confidence {1.0 - self.alpha:g}",
             *tables.align(("", "estimate", "low", "high", "naive"), self._rows()),
         ]
+        if self.unjudged:
+            (low, high), (greedy_low, greedy_high) = self.policy.error_of_all, self.greedy.error_of_all
+            lines.append(
+                f"{self.unjudged:,} rounds have had no feedback. With them, whatever they were, the error of all rounds "
+                f"is {low:.4f} to {high:.4f} for the policy, and {greedy_low:.4f} to {greedy_high:.4f} for the greedy "
+                "class."
+            )
         if self.window is not None:
             lines.append(f"The window: rounds {self.window.first:,} to {self.window.last:,}.")
         if self.alarm is not None:
@@ -210,6 +227,10 @@ def _make_json_ready(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 class Monitor:
     """What is known of a player's error, as the player is now; make another one after more rounds.
+
+    One thing is assumed: the label of a round does not depend on the action that is drawn in it. It may depend on all
+    that was before, and on the probabilities. Where an action changes the outcome, the intervals can be wrong (docs,
+    page Monitoring).
 
     :param player: one with a watch: ``Player(..., monitor=True)``.
 
@@ -273,7 +294,11 @@ class Monitor:
         cost = None
         if self._state.tuple.costly[0] > 0:
             cost = self._quantity(q + monitor_state.POLICY_COST, slots, level, float(self._graph.costs.max()))
-        return Rates(self._quantity(q, slots, level, 1.0), cost, classes)
+        error = self._quantity(q, slots, level, 1.0)
+        rounds, judged = self._count(monitor_state.DECIDED, slots), self._count(JUDGED, slots)
+        low = _ratio(error.low * judged, rounds, 0.0)
+        high = _ratio(error.high * judged + rounds - judged, rounds, 1.0)
+        return Rates(error, cost, (low, min(1.0, high)), classes)
 
     def _quantity(self, q: int, slots: int, level: float, most: float) -> Estimate:
         """Return the mean of a quantity, which is at most `most`, over the judged rounds of the first slots."""

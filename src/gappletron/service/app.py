@@ -21,6 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 from gappletron.base import errors
 from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.text import unknown
+from gappletron.online.follower import Lag
 from gappletron.service import schemas
 from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_MODELS, OF_SERVER, Endpoint
 from gappletron.service.metrics import Metrics
@@ -28,6 +29,7 @@ from gappletron.service.models import HostedModel, Key, encode_json, look_after,
 from gappletron.service.openapi import describe_service
 from gappletron.service.pages import render_pages
 from gappletron.service.schemas import LONGEST_KEY, RETRY_AFTER, Failure, Health, Models
+from gappletron.service.standby import Standby
 from gappletron.service.tokens import is_granted, is_local
 
 # The largest body that is read, in bytes.
@@ -62,8 +64,15 @@ class Service:
     """The models behind their endpoints, as an ASGI application."""
 
     def __init__(
-        self, models: Sequence[HostedModel], tokens: Sequence[str], max_body: int, *, logs_access: bool = False
+        self,
+        models: Sequence[HostedModel],
+        tokens: Sequence[str],
+        max_body: int,
+        *,
+        logs_access: bool = False,
+        standbys: Sequence[Standby] = (),
     ) -> None:
+        self.standbys = standbys
         self.models = {hosted.name: hosted for hosted in models}
         self.first = models[0]
         self.tokens, self.max_body, self.logs_access = tokens, max_body, logs_access
@@ -98,7 +107,8 @@ class Service:
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
         """Look after the models meanwhile, and close them at the end."""
-        tasks = [asyncio.create_task(look_after(list(self.models.values()))), asyncio.create_task(tell_when_compiled())]
+        jobs = look_after(list(self.models.values())), tell_when_compiled(), *(each.run() for each in self.standbys)
+        tasks = [asyncio.create_task(job) for job in jobs]
         try:
             yield
         finally:
@@ -151,14 +161,14 @@ class Service:
             hosted = self.find_model(request)
             handler = getattr(hosted, endpoint.handler)
             if not decoders:
-                return answer_json(await handler())
+                return answer_json(await handler(), hosted.lag)
             body = await self.read_body(request)
             is_long = len(body) >= LONG_BODY
             step = partial(handler, decode(decoders[0 if hosted.takes_records else -1], body))
             if is_long:
                 await asyncio.sleep(0)  # to read it took long already: what else is ready has its turn
             if not endpoint.is_stored:
-                return answer_json(step())
+                return answer_json(step(), hosted.lag)
             key = read_key(request, endpoint, body)
             return answer_json(await hosted.carry_out(step, key, is_long=is_long))
 
@@ -211,7 +221,9 @@ class Service:
         for name, problem in problems.items():
             if self.models[name].champion is None and not self.models[name].is_storing:
                 raise Unavailable(problem)
-        return answer_json(Health("degraded", list(problems.values())) if problems else Health("ok"))
+        lags = {name: hosted.lag for name, hosted in self.models.items()}
+        following = {name: schemas.Following(*lag) for name, lag in lags.items() if lag is not None}
+        return answer_json(Health("degraded" if problems else "ok", list(problems.values()), following))
 
     async def show_metrics(self, _: Request) -> Response:
         """Return what Prometheus reads."""
@@ -231,6 +243,7 @@ def create_app(
     tokens: Sequence[str] = (),
     max_body: int = MAX_BODY,
     logs_access: bool = False,
+    standbys: Sequence[Standby] = (),
 ) -> Service:
     """Return the service for these models, an ASGI application; it closes them when it shuts down.
 
@@ -238,6 +251,7 @@ def create_app(
         a name of this machine.
     :param max_body: bytes that a request may have.
     :param logs_access: log a line for each request, as `gappletron.access`.
+    :param standbys: what keeps models up with those of other servers.
 
     >>> from gappletron.service.app import create_app
     >>> create_app([])
@@ -252,7 +266,7 @@ def create_app(
         raise UserError(f"two models have the same name among {', '.join(names)}: give each its own, as in NAME=FOLDER")
     for hosted in models:
         hosted.warm_up()
-    return Service(models, tokens, max_body, logs_access=logs_access)
+    return Service(models, tokens, max_body, logs_access=logs_access, standbys=standbys)
 
 
 # ------------------------------------------------------------------------------------------------- requests and answers
@@ -279,9 +293,10 @@ def read_key(request: Request, endpoint: Endpoint, body: bytes) -> Key | None:
     return Key(f"{name} {endpoint.path}", hashlib.blake2b(body, digest_size=16).digest())
 
 
-def answer_json(answer: msgspec.Struct | msgspec.Raw) -> Response:
-    """Return the response that holds an answer."""
-    return Response(encode_json(answer), media_type=JSON)
+def answer_json(answer: msgspec.Struct | msgspec.Raw, lag: Lag | None = None) -> Response:
+    """Return the response that holds an answer, and how far the model behind it lags where another server leads."""
+    headers = None if lag is None else {"Gappletron-Lag": f"rounds={lag.rounds}, seconds={lag.seconds:.3f}"}
+    return Response(encode_json(answer), headers=headers, media_type=JSON)
 
 
 async def show_error(request: Request, error: Exception) -> Response:
@@ -297,7 +312,7 @@ async def show_error(request: Request, error: Exception) -> Response:
         status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
         sentence = "an error in the service, which has noted it: please report it" if status == 500 else str(error)
     if status in RETRY_AFTER:
-        headers["Retry-After"] = RETRY_AFTER[status]
+        headers["Retry-After"] = "1" if isinstance(error, errors.NotLeading) else RETRY_AFTER[status]
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if status == 413:

@@ -7,8 +7,10 @@ sent again. So a request whose answer was lost on the way is answered again, and
 from __future__ import annotations
 
 import json
+import random
 import secrets
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -21,10 +23,14 @@ if TYPE_CHECKING:  # it loads NumPy and Numba, which the client does not need
 
 # Of a model of one's own: the score of every class.
 Scores = Mapping[Label, float]
-# What may be different in a moment: too many receipts wait, or a server or the proxy before it is not there.
-TRY_AGAIN = (429, 502, 503, 504)
-# Seconds between two attempts, whatever the server asks for.
-LONGEST_PAUSE = 30.0
+# What another server may do, or this one in a moment: it follows another, or it or the proxy before it is not there.
+ELSEWHERE = (502, 503, 504)
+# Too many receipts wait, which is the same everywhere.
+TRY_AGAIN = (429, *ELSEWHERE)
+# Seconds between two attempts, whatever the server asks for; and of the first pause, if it does not.
+LONGEST_PAUSE, FIRST_PAUSE = 30.0, 0.2
+# Seconds for which a server that did not answer is not asked, where there are others.
+SILENCE = 3.0
 
 
 class Decision(NamedTuple):
@@ -47,12 +53,13 @@ class Prediction(NamedTuple):
 class Client:
     """Decisions, feedback and predictions from a server.
 
-    :param url: where the server is, as in ``"http://127.0.0.1:8080"``.
+    :param url: where the server is, as in ``"http://127.0.0.1:8080"``; or several servers of the same models, of which
+        one leads (docs, page Two machines). The one that answered last is asked first.
     :param token: one of the server's tokens, where it has some.
     :param model: the name of a model; by default the server's first.
     :param timeout: seconds to wait for a connection, and for an answer.
-    :param retries: how often a request is sent again after a lost connection or the answers 429, 502, 503 and 504,
-        with growing pauses, or those that the server asks for.
+    :param retries: how often a request is sent again, to every server in turn, after a lost connection or the answers
+        429, 502, 503 and 504, with growing pauses, or those that a server asks for.
 
     What the server refuses raises :class:`~gappletron.UserError` with its sentence. What it cannot do raises
     :class:`ServiceError`, also where it cannot be reached. Several threads may share a client.
@@ -71,19 +78,33 @@ class Client:
     """
 
     def __init__(
-        self, url: str, token: str | None = None, model: str | None = None, *, timeout: float = 10.0, retries: int = 5
+        self,
+        url: str | Sequence[str],
+        token: str | None = None,
+        model: str | None = None,
+        *,
+        timeout: float = 10.0,
+        retries: int = 8,
     ) -> None:
         try:
             import urllib3
         except ImportError:
             raise UserError("the client needs urllib3: pip install 'gappletron[client]'") from None
 
-        if not url.startswith(("http://", "https://")):
-            raise UserError(f"{url!r} is not the address of a server: give one such as 'http://127.0.0.1:8080'")
-        self.url = url.rstrip("/")
+        given = [url] if isinstance(url, str) else list(url)
+        for each in given:
+            if not each.startswith(("http://", "https://")):
+                raise UserError(f"{each!r} is not the address of a server: give one such as 'http://127.0.0.1:8080'")
+        if not given:
+            raise UserError("there is no address of a server: give one such as 'http://127.0.0.1:8080'")
+        self.urls = [each.rstrip("/") for each in given]
+        # The place of the server that is asked first, and when those that did not answer are asked again; threads that
+        # write it at once do no harm.
+        self._first, self._again = 0, [0.0] * len(given)
+        self._retries = retries
         self._base = FIRST_MODEL if model is None else ANY_MODEL.format(name=quote(model, safe=""))
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
-        self._pool = urllib3.PoolManager(maxsize=16, timeout=timeout, retries=_plan_retries(retries))
+        self._pool = urllib3.PoolManager(maxsize=16, timeout=timeout, retries=False)
 
     def __enter__(self) -> Client:
         return self
@@ -168,8 +189,6 @@ class Client:
         """Return the answer of the endpoint with this handler; it is asked again, with the same key, where that may
         help.
         """
-        from urllib3.exceptions import HTTPError
-
         endpoint = BY_HANDLER[handler]
         path = endpoint.path if endpoint in OF_SERVER else self._base + endpoint.path
         body, headers = None, dict(self._headers)
@@ -181,34 +200,55 @@ class Client:
                 raise UserError(f"x cannot be written as JSON ({error}): give plain texts, numbers and None") from None
         if endpoint.is_stored:
             headers["Idempotency-Key"] = secrets.token_hex(16)
-        try:
-            answer = self._pool.request(endpoint.method, self.url + path, body=body, headers=headers)
-        except HTTPError as error:
-            reason = getattr(error, "reason", None) or error
-            raise ServiceError(f"the service at {self.url} cannot be reached: {reason}") from None
-        if answer.status == 200:
-            return json.loads(answer.data)
-        raise _make_error(answer.status, answer.data)
+        found, pause = self._ask(endpoint.method, path, body, headers)
+        for attempt in range(self._retries):
+            if not isinstance(found, ServiceError) or found.status not in (None, *TRY_AGAIN):
+                break
+            if pause is None and attempt > 0:  # the first time at once: a connection may have been closed as idle
+                pause = FIRST_PAUSE * 2.0 ** (attempt - 1) + random.uniform(0.0, 0.1)
+            time.sleep(min(pause or 0.0, LONGEST_PAUSE))
+            found, pause = self._ask(endpoint.method, path, body, headers)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[Any, float | None]:
+        """Ask every server in turn until one answers; return its answer, or the error of the last, and the shortest
+        time in which one of them asks to be asked again.
+        """
+        from urllib3.exceptions import HTTPError
+
+        found: Any = None
+        pauses: list[float] = []
+        order = [(self._first + place) % len(self.urls) for place in range(len(self.urls))]
+        for number in [each for each in order if self._again[each] <= time.monotonic()] or order:
+            url = self.urls[number]
+            try:
+                answer = self._pool.request(method, url + path, body=body, headers=headers)
+            except HTTPError as error:
+                reason = getattr(error, "reason", None) or error
+                found = ServiceError(f"the service at {url} cannot be reached: {reason}")
+                self._again[number] = time.monotonic() + SILENCE
+                continue
+            if answer.status in TRY_AGAIN:
+                pauses += _read_pause(answer.headers.get("Retry-After"))
+            found = json.loads(answer.data) if answer.status == 200 else _make_error(answer.status, answer.data)
+            if answer.status not in ELSEWHERE:
+                self._first = number
+                break
+        return found, min(pauses, default=None)
 
 
-def _plan_retries(retries: int) -> Any:
-    """Return when a request is sent again: with growing pauses, or those that the server asks for."""
-    from urllib3 import Retry
+def _read_pause(text: str | None) -> list[float]:
+    """Return the seconds that a server asks for, if it does.
 
-    class Patience(Retry):
-        def parse_retry_after(self, retry_after: str) -> float:
-            return min(super().parse_retry_after(retry_after), LONGEST_PAUSE)
-
-    return Patience(
-        retries,
-        redirect=False,
-        status_forcelist=TRY_AGAIN,
-        allowed_methods=None,  # also POST: a key makes it safe
-        backoff_factor=0.1,
-        backoff_jitter=0.1,  # so that many clients do not come back at once
-        backoff_max=LONGEST_PAUSE,
-        raise_on_status=False,
-    )
+    >>> _read_pause("7"), _read_pause("soon")
+    ([7.0], [])
+    """
+    try:
+        return [max(0.0, float(text or ""))]
+    except ValueError:
+        return []
 
 
 def _encode_one(x: Any, scores: Scores | None) -> dict[str, Any]:

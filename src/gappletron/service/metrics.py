@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, gen
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 
+from gappletron.online.follower import Lag
 from gappletron.service.models import HostedModel
 
 # Seconds: the upper ends of the buckets for the time of requests.
@@ -24,7 +25,7 @@ def list_metrics(hosted: HostedModel, report: dict[str, Any]) -> list[tuple[Any,
     """
     model, budget, columns = hosted.model, hosted.model.limits.budget, hosted.columns
     most, window = model.pending_limits[0], () if budget is None else (str(budget.per),)
-    limited = model.limits_report
+    limited, lag = model.limits_report, hosted.lag or Lag(0, 0.0)
     estimates = {
         name: {
             (of, figure): (report[of][name] or {}).get(figure)
@@ -33,6 +34,9 @@ def list_metrics(hosted: HostedModel, report: dict[str, Any]) -> list[tuple[Any,
         }
         for name in ("error", "cost")
     }
+    for of in ("policy", "greedy"):
+        low, high = report[of]["error_of_all"]
+        estimates["error"] |= {(of, "low_of_all"): low, (of, "high_of_all"): high}
     return [
         (COUNTER, "decisions", "Decisions since the start of the server.", hosted.decisions),
         (COUNTER, "feedback", "Pieces of feedback learned from since the start.", hosted.feedback),
@@ -72,6 +76,9 @@ def list_metrics(hosted: HostedModel, report: dict[str, Any]) -> list[tuple[Any,
             "1 while something is wrong with the store: /v1/health says what.",
             hosted.problem is not None,
         ),
+        (GAUGE, "leading", "1 while this server decides, 0 while it follows another.", hosted.lag is None),
+        (GAUGE, "lag_rounds", "Decisions of the leader that were missing when the log was last read.", lag.rounds),
+        (GAUGE, "lag_seconds", "Since the model had all that was in the log.", lag.seconds),
         (GAUGE, "error_estimate", "Estimated share of mistakes.", estimates["error"], "of", "figure"),
         (GAUGE, "cost_estimate", "Estimated cost of a decision.", estimates["cost"], "of", "figure"),
         (GAUGE, "labels_seen", "Labels that the graph revealed.", report["labels_seen"]),

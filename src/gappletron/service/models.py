@@ -23,11 +23,12 @@ from scipy.sparse import csr_array
 
 from gappletron import UNSEEN, Online, Receipt
 from gappletron.base.checks import Label
-from gappletron.base.errors import NotDeciding, TooManyWaiting, UserError
+from gappletron.base.errors import NotDeciding, NotLeading, TooManyWaiting, Unavailable, UserError
 from gappletron.base.version import __version__
 from gappletron.data.vectors import Checker, Vectors
 from gappletron.kernel.compiling import SECONDS_TO_COMPILE, background, load_tables
 from gappletron.kernel.types import MOST_FEATURES
+from gappletron.online.follower import Follower, Lag
 from gappletron.service import schemas
 from gappletron.service.activity import SECONDS, Activity, Delays
 from gappletron.service.columns import Columns, make_example_vector
@@ -61,13 +62,14 @@ class HostedModel:
     that change the model.
 
     :param name: in the addresses, and on the page.
-    :param model: what :meth:`gappletron.Online.open` returned.
+    :param model: what :meth:`gappletron.Online.open` returned, or the model of a follower.
     :param shadows: models that follow the decisions of this one and learn from the same feedback. They must have the
         same graph, and take the same kind of x.
     :param max_waiting: so many receipts may wait for feedback; then decisions are refused. By default they are not:
         the oldest receipts expire.
     :param alpha: the intervals of the estimates hold with probability 1 - alpha.
     :param strict: refuse records whose columns are not those that the encoder declares; by default they are counted.
+    :param follower: what reads the log of a model that another server may lead (:mod:`gappletron.service.standby`).
     """
 
     def __init__(
@@ -79,7 +81,11 @@ class HostedModel:
         max_waiting: int | None = None,
         alpha: float = 0.05,
         strict: bool = False,
+        follower: Follower | None = None,
     ) -> None:
+        self.follower = follower
+        # Why the log cannot be followed at present.
+        self.following_problem: str | None = None
         self.name, self.model, self.max_waiting, self.alpha = name, model, max_waiting, alpha
         self.takes_records = model.encoder is not None
         self.shadows = list(shadows)
@@ -107,6 +113,17 @@ class HostedModel:
         if self.champion is not None:
             self.model.compile_following()
 
+    @property
+    def lag(self) -> Lag | None:
+        """How far this model is behind that of the server that leads; None where this server does."""
+        return None if self.follower is None else self.follower.lag
+
+    def adopt(self, follower: Follower) -> None:
+        """Go on with another follower of the same model: what this server had in memory does not count any more."""
+        self.follower, self.model = follower, follower.model
+        self.commits, self._estimates = Commits(self.model.commit), None
+        self.warm_up()
+
     async def carry_out(self, step: Callable[[], Struct], key: Key | None, *, is_long: bool) -> Raw:
         """Return the answer of a step, or of the request that had the same key, when it is durable.
 
@@ -118,19 +135,45 @@ class HostedModel:
                 f"the model {self.name!r} shadows {self.champion.name!r}, and learns from its decisions alone: send "
                 f"this to {self.champion.name!r}"
             )
-        model = self.model
         async with self._steps:
-            with model.hold():
-                answer = None if key is None else model.recall(*key)
-                if answer is None:
-                    answer = encode_json(step())
-                    if key is not None:
-                        model.remember(*key, answer)
+            follower = self.follower
+            self._check_leading()
+            try:
+                answer = self._do_once(step, key)
+            except UserError:
+                if follower is not None:  # another server may lead, and know more: then this is no answer
+                    await asyncio.to_thread(follower.confirm)
+                raise
             durable = self.commits.durable()
             if is_long:
                 await asyncio.sleep(0)  # its write begins, and answers that are stored go out, before the next step
         await asyncio.gather(durable, *(shadow._commit_if_possible() for shadow in self.shadows))
         return Raw(answer)
+
+    def _do_once(self, step: Callable[[], Struct], key: Key | None) -> bytes:
+        """Return the answer of a step, or of the request that had the same key."""
+        with self.model.hold():
+            answer = None if key is None else self.model.recall(*key)
+            if answer is None:
+                answer = encode_json(step())
+                if key is not None:
+                    self.model.remember(*key, answer)
+        return answer
+
+    def _check_leading(self) -> None:
+        """Refuse a change where another server leads, or the store is out of reach: to try it again here would keep
+        all other requests waiting.
+        """
+        follower = self.follower
+        if follower is None:
+            return
+        if follower.is_lost or not follower.is_leading:
+            raise NotLeading(
+                f"this server follows the model {self.name!r} and changes nothing: send it to the one that leads, or "
+                "again in a second, when this one may lead"
+            )
+        if self.commits.failure is not None and not self._can_store:
+            raise Unavailable(self.commits.failure)
 
     # ----------------------------------------------------------------------------------- steps that change the model
 
@@ -301,6 +344,7 @@ class HostedModel:
         return schemas.ModelInfo(
             name=self.name,
             shadows=None if self.champion is None else self.champion.name,
+            following=None if self.lag is None else schemas.Following(*self.lag),
             learner=model.learner.name,
             graph=schemas.GraphInfo(graph.name, graph.classes, graph.actions, reveals),
             features=model.features,
@@ -351,6 +395,8 @@ class HostedModel:
     @property
     def problem(self) -> str | None:
         """What is wrong with storing what the model does, in one sentence: a commit that failed, or its store."""
+        if self.lag is not None:
+            return self.following_problem
         if self.commits.failure is not None:
             return self.commits.failure
         trouble = self.model.trouble  # once: a snapshot in the background may end it
@@ -358,9 +404,13 @@ class HostedModel:
 
     @property
     def is_storing(self) -> bool:
-        """Whether decisions can be made durable at present."""
+        """Whether decisions can be made durable at present, here or, where this server follows, elsewhere."""
+        return self.lag is not None or (self.commits.failure is None and self._can_store)
+
+    @property
+    def _can_store(self) -> bool:
         trouble = self.model.trouble
-        return self.commits.failure is None and (trouble is None or not trouble.stops_writes)
+        return trouble is None or not trouble.stops_writes
 
     # --------------------------------------------------------------------------------------------------------- upkeep
 
@@ -368,6 +418,8 @@ class HostedModel:
         """Do what is due although no request comes: commit again what could not be stored, and let receipts expire
         that have waited too long. What cannot be done is left as the model's problem.
         """
+        if self.lag is not None:
+            return
         with contextlib.suppress(UserError, OSError):
             if self.commits.failure is not None:
                 # Where a proxy sends nothing to a server that is not well, no request would try it again.
@@ -380,7 +432,7 @@ class HostedModel:
     async def close(self) -> None:
         """Write what is left, and close the model."""
         try:
-            await asyncio.to_thread(self.model.close)
+            await asyncio.to_thread(self.model.close if self.follower is None else self.follower.close)
         finally:
             self.commits.close()
 

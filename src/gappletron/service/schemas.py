@@ -184,13 +184,23 @@ class Explanation(Struct, frozen=True, rename={"label": "class"}):
     """Of the labels, as the model estimates them."""
 
 
+class Following(Struct, frozen=True):
+    """How far a model is behind that of the server that leads."""
+
+    rounds: int
+    """Decisions that were missing when the log was last read."""
+    seconds: float
+    """Since the model had all that was in the log."""
+
+
 class Health(Struct, frozen=True, omit_defaults=True):
     """The service answers, and what it acknowledged is stored: `ok`, or `degraded` where something else needs looking
-    after, with one sentence for each problem.
+    after, with one sentence for each problem. `following` has the models that another server leads.
     """
 
     status: str
     problems: list[str] = []
+    following: dict[str, Following] = {}
 
 
 class GraphInfo(Struct, frozen=True):
@@ -226,6 +236,8 @@ class ModelInfo(Struct, frozen=True):
     name: str
     shadows: str | None
     """The model whose decisions this one follows, if it decides nothing itself."""
+    following: Following | None
+    """How far it is behind, where another server leads it; this one answers predictions alone."""
     learner: str
     graph: GraphInfo
     features: int

@@ -228,8 +228,8 @@ class TopUp(Decaying):
 
     With ``b = (1-a) e_{y*} + (a/K) 1_[K]`` and ``o(y) = sum_i b(i) A[i, y]``, it plays ``p = (1-c) b + (c/rho) 1_S``
     for the smallest ``c >= 0`` with ``P_t(y observed) >= gamma_t/rho`` for every y. So the paper's expectation theorem
-    holds as stated on every graph, which it does not with the rule of Algorithm 1 (docs, page Exploration, with the
-    proof).
+    holds on every graph, its first part as stated, which it does not with the rule of Algorithm 1 (docs, page
+    Exploration, with the proof).
 
     >>> TopUp()
     TopUp(gamma=1.0)
