@@ -145,7 +145,8 @@ def list_cells(line: Line) -> list[str]:
     """One row of the table of all players."""
     errors = [shown(line.errors.get(horizon)) for horizon in HORIZONS]
     start = [line.form, GRAPH_WORDS[line.graph], line.stream, line.setting.name, "yes" if line.setting.tuned else "no"]
-    return [*start, *errors, str(line.rounds), f"{line.error:.4f}", f"{line.labels_seen:.0f}", f"{line.nanoseconds:.0f}"]
+    end = [str(line.rounds), f"{line.error:.4f}", f"{line.labels_seen:.0f}", f"{line.nanoseconds:.0f}"]
+    return [*start, *errors, *end]
 
 
 def write_csv(lines: list[Line], path: Path) -> None:

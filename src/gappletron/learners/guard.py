@@ -86,7 +86,7 @@ FORGETTING = 0.998  # what the comparison of the values of b counts for after on
 
 class GuardTable(NamedTuple):
     """What the guard derives from a graph: the table of its exploration rule, the game of costs, the largest cost of
-    all labels, whether every action shows every label, and whether each action shows anything.
+    all labels, whether every action reveals every label, and whether each action reveals anything.
     """
 
     rule: Any
@@ -426,8 +426,8 @@ class Guarded(Learner):
 
     @compiled
     def doubt_scorer(self, state: Any, excess: float) -> None:
-        """Ask whether the scorer fails, or does well again, where the action shows whether its best class is the label;
-        then begin a phase with the largest steps, or with small ones.
+        """Ask whether the scorer fails, or does well again, where the action reveals whether its best class is the
+        label; then begin a phase with the largest steps, or with small ones.
 
         Evidence is how much larger its loss is than that of knowing little, divided by the probability of being shown.
         """
