@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
+import importlib
 import json
 import re
 import shutil
@@ -121,6 +123,12 @@ def test_in_a_browser(site, tmp_path):
     assert seen["sideways"] == []
     assert seen["menu"] >= len(list((ROOT / "docs").glob("*.md"))) - 1
     assert seen["found"] > 0
+
+
+def test_examples_of_the_sites_own_code(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    for path in sorted((ROOT / "docs" / "sitepages").glob("*.py")):
+        assert doctest.testmod(importlib.import_module(f"sitepages.{path.stem}")).failed == 0, path.name
 
 
 def test_dead_ends_are_found(tmp_path):
