@@ -8,16 +8,19 @@ from typing import Any
 from docutils import nodes
 
 LETTER = re.compile(
-    r"(?<![\w./-])(?P<base>[A-Za-zα-ωΑ-Ω]′?|max|min|Σ|log|ln)_(?P<index>\{[^{}]+\}|[A-Za-z0-9]{1,2})(?![\w_./-])"
+    r"(?<![\w.-])(?P<base>[A-Za-zα-ωΑ-Ω]′?|max|min|Σ|log|ln)_(?P<index>\{[^{}]+\}|[A-Za-z0-9]{1,2})(?![\w-]|\.\w)"
     r"|(?<![\w*])(?P<starred>[yl])\*"
+    r"|(?<=[\w)}])\^(?P<power>\([^()]+\)|−?\w+)"
 )
 
 
 def split_letters(text: str) -> list[nodes.Node]:
-    """Return the parts of a text, with indices below and stars above the line; none if it has no such letter.
+    """Return the parts of a text, with indices below and stars and powers above the line; none if it has none of them.
 
-    >>> [part.astext() for part in split_letters("if x_t and y* are in sms_spam")]
+    >>> [part.astext() for part in split_letters("if x_t and y* are in sms_spam") if part.astext()]
     ['if ', 'x', 't', ' and ', 'y', '*', ' are in sms_spam']
+    >>> [part.astext() for part in split_letters("2^−j, T^(1/3) of X_t/d.") if part.astext()]
+    ['2', '−j', ', T', '1/3', ' of ', 'X', 't', '/d.']
     >>> split_letters("min_propensity of sms_spam")
     []
     """
@@ -25,9 +28,11 @@ def split_letters(text: str) -> list[nodes.Node]:
     end = 0
     for found in LETTER.finditer(text):
         parts.append(nodes.Text(text[end : found.start()]))
-        base = found["base"] or found["starred"]
+        base = found["base"] or found["starred"] or ""
         parts.append(nodes.emphasis("", base) if len(base) < 3 else nodes.Text(base))
-        if found["index"]:
+        if found["power"]:
+            parts.append(nodes.superscript("", found["power"].strip("()")))
+        elif found["index"]:
             below = found["index"].strip("{}")
             parts.append(nodes.subscript("", "", *(split_letters(below) or [nodes.Text(below)])))
         else:
