@@ -90,7 +90,7 @@ FORGETTING = 0.998  # what the comparison of the values of b counts for after on
 
 class GuardTable(NamedTuple):
     """What the guard derives from a graph: the table of its exploration rule, the game of costs, the largest cost of
-    all labels, whether every action shows every label, and whether each action shows anything.
+    all labels, whether every action reveals every label, and whether each action reveals anything.
     """
 
     rule: Any

@@ -142,5 +142,5 @@ class RunBound:
         if self.taught:
             lines.append(f"Not proved: {self.taught:,} of the rounds were taught.")
         if self.waiting:
-            lines.append(f"Not proved: the feedback of {self.waiting:,} rounds that show something has not come yet.")
+            lines.append(f"Not proved: the feedback of {self.waiting:,} rounds that reveal something has not come yet.")
         return "\n".join(lines)

@@ -263,7 +263,7 @@ def evaluate(
     :param metric: a metric of River that takes labels; it is updated with the actions.
     :param delay: how many rounds later the feedback comes.
 
-    `progressive_val_score` shows every label to the model; this does not.
+    `progressive_val_score` reveals every label to the model; this does not.
 
     >>> from river import datasets, metrics
     >>> model = RiverClassifier(graph="filtering", revealing=True, classes=(True, False))

@@ -219,7 +219,7 @@ def draw_heat_map(found: Tally) -> Picture:
             [math.nan if (share := found.find_share(claim.id, setting)) is None else share.mean for setting in settings]
             for claim in claims
         ]
-        image = ax.imshow(shares, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="none")
+        image = ax.imshow(shares, cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto", interpolation="none")
         held = [
             (x, y)
             for y, claim in enumerate(claims)
@@ -227,14 +227,20 @@ def draw_heat_map(found: Tally) -> Picture:
             if found.find_counts(claim.id, setting) and found.find_held_share(claim.id, setting) > 0.5
         ]
         if held:
-            ax.plot(*zip(*held, strict=True), linestyle="none", marker="o", markersize=3.2, color="#cc3311")
+            look = {"marker": "o", "markersize": 4.0, "color": "black", "markeredgecolor": "white"}
+            ax.plot(*zip(*held, strict=True), linestyle="none", **look)
         ax.set_xticks(range(len(settings)), [setting.label for setting in settings], rotation=90, fontsize=7.0)
         ax.set_yticks(range(len(claims)), [claim.id for claim in claims], fontsize=7.0)
         ax.tick_params(length=0)
         for place in range(1, len(settings)):
             if settings[place].axis != settings[place - 1].axis:
                 ax.axvline(place - 0.5, color="white", linewidth=2.5)
-        ax.set_title("Share of cells in which each claim's rule is true; a dot: the claim holds", fontsize=10.0)
+        times = [sum(y == row for _, y in held) for row in range(len(claims))]
+        ax.set_title(
+            f"{times.count(len(settings))} of {len(claims)} claims hold under every reading, {times.count(0)} under "
+            "none (colour: share of cells in which the rule is true; dot: the claim holds)",
+            fontsize=10.0,
+        )
         bar = picture.add_axes((1.0 - 0.42 / width, 2.55 / height, 0.12 / width, 1.0 - 3.1 / height))
         picture.colorbar(image, cax=bar).ax.tick_params(labelsize=7.0)
     return picture

@@ -132,7 +132,7 @@ class Alarm:
 class Report:
     """What :meth:`Monitor.report` found.
 
-    `rounds` counts decisions since the watch began, `judged` those whose feedback came or whose action shows nothing.
+    `rounds` counts decisions since the watch began, `judged` those whose feedback came or whose action reveals nothing.
     The other rounds, :attr:`unjudged`, wait for their feedback, or it never came. All rates are of the judged rounds,
     but :attr:`Rates.error_of_all`. `policy` is what was played (or, for a player that follows another, what it
     would have played), `greedy` the greedy class. `spent` is what exploration has cost, where there is a budget.
