@@ -227,8 +227,8 @@ def draw_heat_map(found: Tally) -> Picture:
             if found.find_counts(claim.id, setting) and found.find_held_share(claim.id, setting) > 0.5
         ]
         if held:
-            look = {"marker": "o", "markersize": 4.0, "color": "black", "markeredgecolor": "white"}
-            ax.plot(*zip(*held, strict=True), linestyle="none", **look)
+            xs, ys = zip(*held, strict=True)
+            ax.plot(xs, ys, "o", markersize=4.0, color="black", markeredgecolor="white")
         ax.set_xticks(range(len(settings)), [setting.label for setting in settings], rotation=90, fontsize=7.0)
         ax.set_yticks(range(len(claims)), [claim.id for claim in claims], fontsize=7.0)
         ax.tick_params(length=0)
