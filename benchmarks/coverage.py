@@ -2,12 +2,11 @@
 
     python benchmarks/coverage.py [--runs R] [--rounds T] [--data FOLDER] [--only TABLE] [--write]
 
-Prints the tables of docs/coverage.md and docs/monitoring.md, and with --write puts them there and draws docs/monitoring.png;
-`--only power` makes that table alone, and so on. The
-first table plays rounds without a learner: distributions, greedy classes and labels by the rules of SCENARIOS, some of
-which are made to mislead. After every round each bound (those of classes after every eighth) is compared with the
-truth, which a monitor never sees. The others play a learner on synthetic data and, where `../shared/data` lies beside
-the project, on SMS messages.
+Prints the tables of docs/coverage.md and docs/monitoring.md, and with --write puts them there and draws
+docs/monitoring.png; `--only power` makes that table alone, and so on. The first table plays rounds without a learner:
+distributions, greedy classes and labels by the rules of SCENARIOS, some of which are made to mislead. After every
+round each bound (those of classes after every eighth) is compared with the truth, which a monitor never sees. The
+others play a learner on synthetic data and, where `../shared/data` lies beside the project, on SMS messages.
 """
 
 from __future__ import annotations

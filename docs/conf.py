@@ -23,6 +23,7 @@ extensions = [
     "sphinx_copybutton",
     "sitepages.navigation",
     "sitepages.mathml",
+    "sitepages.letters",
     "sitepages.inserts",
     "sitepages.names",
     "sitepages.reference",

@@ -1,6 +1,6 @@
 """Writes into pages what their Python blocks print: each block marked `output` is made by the Python block before it.
 
-    python docs/outputs.py first-filter why ...
+python docs/outputs.py first-filter why ...
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ def test_ratios_and_lines_are_means_over_seeds():
 
 def test_the_page_has_every_marker():
     text = (Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md").read_text()
-    for name in ("circumstances", "ratios", "figures", "duels", "all"):
+    for name in ("circumstances", "ratios", "figures", "duels", "natural"):
         assert text.count(f"<!-- begin {name} -->") == text.count(f"<!-- end {name} -->") == 1
         replaced = report.replaced(text, name, "new")
         assert report.replaced(replaced, name, "new") == replaced

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import doctest
+import functools
+import importlib
+import json
+import re
+import shutil
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,11 +39,14 @@ class Page(HTMLParser):
                 self.loaded.append((tag, value))
 
 
-def build(folder: Path) -> None:
-    """Build the site as `make docs` does."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The site, built as `make docs` does."""
+    folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "docs", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    return folder
 
 
 def list_dead_ends(site: Path) -> list[str]:
@@ -55,12 +68,67 @@ def list_dead_ends(site: Path) -> list[str]:
     return found
 
 
-def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
-    build(tmp_path)
-    assert len(list(tmp_path.rglob("*.html"))) > 40
-    assert list_dead_ends(tmp_path) == []
-    search = (tmp_path / "searchindex.js").read_text(encoding="utf-8")
-    assert "learn_many" in search
+def test_the_site_builds_and_its_links_lead_somewhere(site):
+    assert len(list(site.rglob("*.html"))) > 60
+    assert list_dead_ends(site) == []
+
+
+LOOK = """<!doctype html><pre id="seen">waiting</pre><script>
+const seen = {sideways: [], found: 0, menu: 0};
+async function open(address, width) {
+  const frame = document.createElement("iframe");
+  frame.style = `width: ${width}px; height: 800px; border: 0`;
+  const loaded = new Promise(done => frame.onload = done);
+  frame.src = address;
+  document.body.append(frame);
+  await loaded;
+  return frame;
+}
+async function look() {
+  for (const page of PAGES) for (const width of [390, 1300]) {
+    const frame = await open(page, width), root = frame.contentDocument.documentElement;
+    if (root.scrollWidth > width) seen.sideways.push([page, width, root.scrollWidth]);
+    frame.remove();
+  }
+  const start = await open("index.html", 1300);
+  seen.menu = start.contentDocument.querySelectorAll(".sidebar-tree a.internal").length;
+  const search = await open("search.html?q=learn_many", 1300);
+  for (let wait = 0; wait < 100 && !seen.found; wait++) {
+    await new Promise(done => setTimeout(done, 100));
+    seen.found = search.contentDocument.querySelectorAll("#search-results li").length;
+  }
+}
+look().catch(error => seen.error = String(error)).finally(
+  () => document.getElementById("seen").textContent = JSON.stringify(seen));
+</script>"""
+
+
+def test_in_a_browser(site, tmp_path):
+    """On a phone and on a desk no page is wider than the screen; the menu has all pages, and the search finds some."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next((found for name in names if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip("no Chromium on this machine")
+    pages = sorted(str(path.relative_to(site)) for path in site.rglob("*.html") if "_static" not in path.parts)
+    (site / "look.html").write_text(LOOK.replace("PAGES", json.dumps(pages)), encoding="utf-8")
+    handler = type("Quiet", (SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(handler, directory=site)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+        command += ["--virtual-time-budget=120000", "--dump-dom", f"http://127.0.0.1:{server.server_port}/look.html"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+        server.shutdown()
+    seen = json.loads(re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)[1])
+    assert "error" not in seen
+    assert seen["sideways"] == []
+    assert seen["menu"] >= len(list((ROOT / "docs").glob("*.md"))) - 1
+    assert seen["found"] > 0
+
+
+def test_examples_of_the_sites_own_code(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    for path in sorted((ROOT / "docs" / "sitepages").glob("*.py")):
+        assert doctest.testmod(importlib.import_module(f"sitepages.{path.stem}")).failed == 0, path.name
 
 
 def test_dead_ends_are_found(tmp_path):

@@ -72,7 +72,7 @@ def main() -> int:
     if not played:
         print("nothing was played yet: run it without --report first", file=sys.stderr)
         return 1
-    report.write(played, given.docs, given.out, planned=len(everything), is_quick=given.quick)
+    report.write(played, given.docs, planned=len(everything), is_quick=given.quick)
     if progress.failed:
         print(f"{progress.failed} runs failed; the same command tries them again", file=sys.stderr)
     return 1 if progress.failed else 0

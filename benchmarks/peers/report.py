@@ -1,4 +1,4 @@
-"""The pages: tables between the markers of docs/benchmarks.md, a table of all runs as CSV, and the figures."""
+"""The pages: tables between the markers of docs/benchmarks.md, a table of all players as CSV, and the figures."""
 
 from __future__ import annotations
 
@@ -114,31 +114,6 @@ def natural_table(duels: list[Duel]) -> str:
     return table(header, rows)
 
 
-def line_row(line: Line) -> list[str]:
-    """One row of the table of all players."""
-    errors = [shown(line.errors.get(horizon)) for horizon in HORIZONS]
-    words = f"{line.setting.name}{' (tuned)' if line.setting.tuned else ''}"
-    end = f"{line.error:.4f} at {line.rounds:,}"
-    return [line.stream, words, *errors, end, f"{line.labels_seen:,.0f}", f"{line.nanoseconds:,.0f}"]
-
-
-def line_table(lines: list[Line]) -> str:
-    """Every player, one row each."""
-    header = ["stream", "player", *(f"T = {horizon:,}" for horizon in HORIZONS), "end", "labels seen", "ns per round"]
-    return table(header, [line_row(line) for line in lines])
-
-
-def all_tables(lines: list[Line]) -> str:
-    """A table for each form and graph."""
-    parts = []
-    for form in FORMS:
-        for graph in GRAPHS:
-            here = [line for line in lines if (line.form, line.graph) == (form, graph)]
-            if here:
-                parts += [f"### {GRAPH_WORDS[graph].capitalize()}, {form} streams", "", line_table(here), ""]
-    return "\n".join(parts).rstrip("\n")
-
-
 def links(names: list[str]) -> str:
     """The figures that were drawn."""
     captions = {
@@ -166,18 +141,25 @@ def replaced(page: str, name: str, text: str) -> str:
     return f"{before}{begin}\n{text}\n{end}{after}"
 
 
+def list_cells(line: Line) -> list[str]:
+    """One row of the table of all players."""
+    errors = [shown(line.errors.get(horizon)) for horizon in HORIZONS]
+    start = [line.form, GRAPH_WORDS[line.graph], line.stream, line.setting.name, "yes" if line.setting.tuned else "no"]
+    end = [str(line.rounds), f"{line.error:.4f}", f"{line.labels_seen:.0f}", f"{line.nanoseconds:.0f}"]
+    return [*start, *errors, *end]
+
+
 def write_csv(lines: list[Line], path: Path) -> None:
-    """Every line of the tables as CSV."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["stream", "form", "graph", "player", "tuned", "seeds", "rounds", "error", "labels", "ns"])
-        for line in lines:
-            for rounds, error in line.errors.items():
-                start = [line.stream, line.form, line.graph, line.setting.name, line.setting.tuned, line.seeds]
-                writer.writerow([*start, rounds, f"{error:.6f}", f"{line.labels_seen:.1f}", f"{line.nanoseconds:.0f}"])
+    """Write every player on every stream and graph, one row each, sorted by form and graph as they are listed."""
+    header = ["form", "graph", "stream", "player", "tuned", *(f"error_at_{horizon}" for horizon in HORIZONS)]
+    order = sorted(lines, key=lambda line: (FORMS.index(line.form), list(GRAPHS).index(line.graph)))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*header, "rounds", "error", "labels_seen", "ns_per_round"])
+        writer.writerows(map(list_cells, order))
 
 
-def write(runs: list[Run], docs: Path, out: Path, *, planned: int, is_quick: bool) -> None:
+def write(runs: list[Run], docs: Path, *, planned: int, is_quick: bool) -> None:
     """Tables, figures and the CSV, of the runs that were played among those planned."""
     bests = recorded.read()
     lines = summary.lines(runs)
@@ -193,14 +175,13 @@ def write(runs: list[Run], docs: Path, out: Path, *, planned: int, is_quick: boo
         "figures": links(drawn),
         "duels": duel_table(duels) if duels else "No prepared stream was played.",
         "natural": natural_table(natural) if natural else "No stream in natural order was played.",
-        "all": all_tables(lines),
     }
     page = docs / "benchmarks.md"
     text = page.read_text(encoding="utf-8")
     for name, part in parts.items():
         text = replaced(text, name, part)
     page.write_text(text, encoding="utf-8")
-    write_csv(lines, out / "table.csv")
-    print(f"wrote {page}, {out / 'table.csv'}, {', '.join(drawn)}")
+    write_csv(lines, docs / "benchmarks.csv")
+    print(f"wrote {page}, {docs / 'benchmarks.csv'}, {', '.join(drawn)}")
     if ratios:
         print(parts["ratios"])

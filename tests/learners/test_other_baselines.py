@@ -255,7 +255,7 @@ def test_names_settings_and_references():
 )
 def test_full_information_learners_refuse_hidden_labels(learner):
     for graph in (FeedbackGraph.bandit(3), FeedbackGraph.filtering(3), FeedbackGraph.label_efficient(3)):
-        with pytest.raises(UserError, match="full information, where predicting any class shows the label"):
+        with pytest.raises(UserError, match="full information, where predicting any class reveals the label"):
             Online(learner, graph, features=2)
     for graph in SHOWING.values():
         assert learner.refusal(graph) is None

@@ -55,7 +55,7 @@ def test_the_mixture_is_the_smallest_that_reaches_the_propensity(name):
 
 def test_more_than_a_graph_can_give_is_refused():
     graph = FeedbackGraph.bandit(["a", "b", "c"])
-    with pytest.raises(UserError, match=r"needs 3 actions to show every label: give at most 0.333"):
+    with pytest.raises(UserError, match=r"needs 3 actions to reveal every label: give at most 0.333"):
         Player("auto", graph, 2, min_propensity=0.34)
     with interpreted():
         player = Player("auto", graph, 2, min_propensity=1 / 3)

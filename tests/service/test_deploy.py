@@ -72,9 +72,8 @@ def test_the_tutorial(tmp_path):
 def test_the_commands_of_the_reference(tmp_path):
     options = ["--graph", "filtering", "--classes", "ham,spam", "--text", "message"]
     with served(tmp_path / "mail", *options) as (address, _):
-        printed = run_commands(
-            (commands("service.md") + commands("http.md")).replace("http://127.0.0.1:8080", address), tmp_path
-        )
+        script = commands("service.md") + commands("http.md")
+        printed = run_commands(script.replace("http://127.0.0.1:8080", address), tmp_path)
     assert '"learned":1' in printed
     assert '"predictions":[' in printed
     assert printed.endswith('{"status":"ok"}')

@@ -90,7 +90,7 @@ class Comparison:
         return self.length * self.orders
 
     def make_runs(self, seed: int) -> list[gp.Runs]:
-        """Return runs under partial feedback, and with every label shown; they are compiled."""
+        """Return runs under partial feedback, and with every label revealed; they are compiled."""
         hidden: dict[str, gp.Learner] = {
             OURS: gp.Guarded(),
             GREEDY: gp.OneAgainstAll(exploration=gp.Greedy()),
@@ -146,7 +146,7 @@ def list_comparisons(orders: int, rounds: int | None = None) -> list[Comparison]
         return np.concatenate((order[first], order[~first]))
 
     screening = compare(
-        "Breast cancer screening: only the prediction 'malignant' leads to the biopsy that shows the label",
+        "Breast cancer screening: only the prediction 'malignant' leads to the biopsy that reveals the label",
         cancer.data,
         diagnosis,
         gp.FeedbackGraph.filtering(classes, revealing="malignant"),

@@ -51,7 +51,7 @@ class BanditFeedback(Linear, abstract=True):
     def refusal(self, graph: FeedbackGraph) -> str | None:
         if graph.is_bandit:
             return None
-        return "needs bandit feedback, where there are no extra actions and an action shows exactly its own class"
+        return "needs bandit feedback, where there are no extra actions and an action reveals exactly its own class"
 
 
 def cube_root_rate(scale: float, rounds: int) -> float:
@@ -109,8 +109,8 @@ class BanditronIW(Linear):
 
     Where we had to choose: on other graphs it explores the dominating set; it explores at the same rate where yhat
     reveals the label itself, so in full information gamma only costs (gamma = 0 is then the Perceptron; elsewhere a
-    class that no greedy prediction shows would never be learned). Bandit feedback with two classes is full information,
-    with rho = 1. A round costs O(nnz(x) K + N).
+    class that no greedy prediction reveals would never be learned). Bandit feedback with two classes is full
+    information, with rho = 1. A round costs O(nnz(x) K + N).
 
     Tunings: ``theory`` is ``gamma = min(1/2, (rho X^2/T)^(1/3))`` (with rho = K for bandit feedback and 1 in filtering,
     as in the paper; for other graphs that is our reading), ``only-t`` is ``min(1/2, T^(-1/3))``.

@@ -1,8 +1,8 @@
-"""Learners that estimate how likely each label is, and learn from all that a round shows without importance weights.
+"""Learners that estimate how likely each label is, and learn from all that a round reveals, without importance weights.
 
-A round shows more than the label or nothing: after action i it is known of every class k with ``A[i, k]`` whether it is
-the label. That is used as it is. Which rounds show it depends on x and on the draw, not on the label, so nothing has to
-be weighted.
+A round reveals more than the label or nothing: after action i it is known of every class k with ``A[i, k]`` whether it
+is the label. That is used as it is. Which rounds reveal it depends on x and on the draw, not on the label, so nothing
+has to be weighted.
 """
 
 import math
@@ -24,8 +24,9 @@ from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.optimizers import ConfidenceWeighted, Optimizer
 
 # The probabilities of the labels are ``softmax(b s)``, with b of these, from 1/2 to 16. With costs it is that b under
-# which what was shown so far was most likely, each round weighted by what was at stake: the largest cost of a class at
-# the label, or that of the action at the labels that are left. Each but the first two is twice the one before the last.
+# which what was revealed so far was most likely, each round weighted by what was at stake: the largest cost of a class
+# at the label, or that of the action at the labels that are left. Each but the first two is twice the one before
+# the last.
 SHARPNESS = tuple(2.0 ** (0.5 * power) for power in range(-2, 9))
 
 TIE = 1e-12  # losses that differ by less are the same
@@ -33,7 +34,7 @@ TIE = 1e-12  # losses that differ by less are the same
 # What was shown is never taken for less likely than this when the values of b are compared.
 LEAST_CHANCE = 1e-9
 
-# The classes that an action does not show are never taken for less likely than this, all together.
+# The classes that an action does not reveal are never taken for less likely than this, all together.
 LEAST_REST = 1e-6
 
 
@@ -89,8 +90,8 @@ class Estimator(Composed, abstract=True):
         return best
 
     def label_probabilities(self, state: Any, scores: Floats, out: Floats) -> None:
-        """``softmax(b s)``, averaged over the values of b: the more likely one made what was shown so far, the more it
-        counts.
+        """``softmax(b s)``, averaged over the values of b: the more likely one made what was revealed so far, the
+        more it counts.
         """
         average_softmax(state.fit, scores, state.estimates, out)
 
@@ -261,14 +262,14 @@ class OneAgainstAll(ByClass):
 
 
 class PartialLikelihood(Estimator):
-    """Maximises the likelihood of what a round shows, with ``q = softmax(s)`` as the probabilities of the labels.
+    """Maximises the likelihood of what a round reveals, with ``q = softmax(s)`` as the probabilities of the labels.
 
     Where the label y is seen the loss is ``-ln q_y``, with the derivatives ``q - e_y``. Where it is not, it is none of
     the classes that action i shows. With their probability ``Q = sum_{k: A[i, k]} q_k`` the loss is ``-ln(1 - Q)``.
-    Its derivatives are ``q_k`` for the classes that i shows and ``-q_k Q / (1 - Q)`` for the others, where 1 - Q counts
-    as at least 1e-6. An action that shows no class teaches nothing. The second loss is not convex unless only one class
-    is left, so there is no theorem. Every round changes every class a little, so the optimizer becomes certain more
-    slowly than that of :class:`~gappletron.OneAgainstAll`.
+    Its derivatives are ``q_k`` for the classes that i reveals and ``-q_k Q / (1 - Q)`` for the others, where 1 - Q
+    counts as at least 1e-6. An action that shows no class teaches nothing. The second loss is not convex unless only
+    one class is left, so there is no theorem. Every round changes every class a little, so the optimizer becomes
+    certain more slowly than that of :class:`~gappletron.OneAgainstAll`.
 
     >>> from gappletron import play
     >>> play(PartialLikelihood(), "synthetic:K=3,d=40,noise=0,T=3000", "bandit")[0].error_rate < 0.2

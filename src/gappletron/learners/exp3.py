@@ -25,7 +25,7 @@ class Exp3G(Learner):
     1``.
 
     Chosen here: S is explored on every graph, and rho stands where their tuning for strongly observable graphs has the
-    independence number. Where the label itself is seen, the losses of the classes that the action does not show would
+    independence number. Where the label itself is seen, the losses of the classes that the action does not reveal would
     follow, but they are not used, as in their model of feedback. The scores are minus the losses added up, so the
     greedy class is the one with the least. They do not depend on x: :meth:`weights` has one row, for a feature that is
     always 1. There is no surrogate: the loss that is reported is the zero-one loss of the greedy class. The defaults

@@ -23,7 +23,7 @@ class FullInformation(Linear, abstract=True):
     def refusal(self, graph: FeedbackGraph) -> str | None:
         if graph.is_full_information:
             return None
-        return "needs full information, where predicting any class shows the label"
+        return "needs full information, where predicting any class reveals the label"
 
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:
         greedy = argmax(scores)
@@ -96,9 +96,9 @@ class LabelEfficientPerceptron(Linear):
     that probability and ``yhat`` otherwise; where it asked and ``yhat != y``, ``W^y += x`` and ``W^yhat -= x``.
 
     Chosen here: a query is an action of the graph (so it counts as a mistake, and `labels_seen` counts it); of several
-    extra actions that show every label it takes the first; a label that a prediction happens to show is not used, since
-    the analysis is of the queried rounds. The exploration rate that is reported is the probability of the query, and
-    the surrogate loss is the multiclass hinge ``max(0, 1 - m(y))``.
+    extra actions that reveal every label it takes the first; a label that a prediction happens to show is not used,
+    since the analysis is of the queried rounds. The exploration rate that is reported is the probability of the query,
+    and the surrogate loss is the multiclass hinge ``max(0, 1 - m(y))``.
 
     >>> from gappletron import play
     >>> run = play(LabelEfficientPerceptron(b=2), "synthetic:K=3,d=40,noise=0,T=500", "label-efficient")[0]
@@ -117,7 +117,7 @@ class LabelEfficientPerceptron(Linear):
     def refusal(self, graph: FeedbackGraph) -> str | None:
         if graph.visible[graph.n_classes :].all(axis=1).any():
             return None
-        return "needs a query, an extra action that predicts nothing and shows the label"
+        return "needs a query, an extra action that predicts nothing and reveals the label"
 
     def table(self, graph: FeedbackGraph) -> QueryTable:
         return QueryTable(min(i for i in graph.revealing_indices if i >= graph.n_classes))

@@ -1,10 +1,10 @@
-"""Scorers: from a row, and what was shown so far, to a score for every class.
+"""Scorers: from a row, and what was revealed so far, to a score for every class.
 
 :class:`gappletron.Guarded` plays on top of a scorer with a theorem that holds whatever the scorer does. So a scorer is
 free to use what works: several learners of different memory, weights by their recent losses, restarts.
 
-A scorer learns from all that a round shows, without importance weights: after action i it is known of every class k
-with ``A[i, k]`` whether it was the label. Which rounds show it depends on x and on the draw, not on the label.
+A scorer learns from all that a round reveals, without importance weights: after action i it is known of every class k
+with ``A[i, k]`` whether it was the label. Which rounds reveal it depends on x and on the draw, not on the label.
 """
 
 import functools
@@ -113,7 +113,8 @@ class Scorer(Piece, abstract=True):
 
     @compiled
     def learns(self) -> bool:
-        """Whether it gets better by itself with what is shown, so that it may know nothing at first; False by default.
+        """Whether it gets better by itself with what is revealed, so that it may know nothing at first; False by
+        default.
 
         The guard is more patient with such a scorer.
         """
@@ -189,8 +190,8 @@ class Tracking(Scorer):
     Each has a score for every class with the squared hinge of :class:`gappletron.OneAgainstAll` as its loss. `slow` and
     `fast` are diagonal AROWs of which the second forgets how certain it was, and `third` is AdaGrad, whose scores are
     divided by the root mean square of ||x||. Scores are cut to [-1, 1] and averaged with weights proportional to
-    ``exp(-L/2)``. L is the sum of squared errors at the classes that were shown, each round counting .99 times as much
-    as the one after it. Scores that come with x are a fourth member in such rounds.
+    ``exp(-L/2)``. L is the sum of squared errors at the classes that were revealed, each round counting .99 times as
+    much as the one after it. Scores that come with x are a fourth member in such rounds.
 
     **Changes.** Wherever it is shown whether the best class of the slow scorer was right, the logarithm of ``p1/p0`` is
     added for an error and of ``(1-p1)/(1-p0)`` otherwise; a negative sum becomes 0. p0 is the error rate so far of
@@ -425,8 +426,8 @@ def forget_returning(returning: Floats) -> None:
 
 @helper
 def judge_before(state: Any, plan: Plan, x: Row, played: Round, error: bool) -> None:
-    """Count whether the weights of before the last restart are right, where the round shows it, and whether the present
-    ones are wrong there.
+    """Count whether the weights of before the last restart are right, where the round reveals it, and whether the
+    present ones are wrong there.
     """
     dot(state.before, x, state.before_scores)
     best = argmax(state.before_scores)

@@ -64,9 +64,9 @@ class OffPolicyEstimate:
 class Evaluation:
     """What :func:`evaluate_off_policy` found.
 
-    `judged` rounds count: those whose feedback came, or whose action shows nothing. In `unsupported` of them some label
-    had the propensity 0, and `missing` others would have shown something and got no feedback. Where there are such
-    rounds, only the interval by betting is right.
+    `judged` rounds count: those whose feedback came, or whose action reveals nothing. In `unsupported` of them some
+    label had the propensity 0, and `missing` others would have shown something and got no feedback. Where there are
+    such rounds, only the interval by betting is right.
 
     >>> Evaluation("auto", 1000, 990, 200, 0, 10, 0.05, ()).labels_seen
     200
@@ -242,7 +242,7 @@ class _Follower:
 
 
 def _shows(turn: Turn) -> bool:
-    """Whether the action shows any label; otherwise the round is judged at once."""
+    """Whether the action reveals any label; otherwise the round is judged at once."""
     return bool(turn.graph.visible[turn.action].any())
 
 

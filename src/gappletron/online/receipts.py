@@ -255,7 +255,7 @@ class Receipts:
         return self._read_records()[-self.limits.pending :]
 
     def count_shown(self) -> int:
-        """Return how many wait for feedback that says something: their action shows a label, or that it is none of
+        """Return how many wait for feedback that says something: their action reveals a label, or that it is none of
         some.
         """
         return sum(bool(each.turn.graph.visible[each.turn.action].any()) for each in self.waiting)

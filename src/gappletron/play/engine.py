@@ -187,7 +187,7 @@ class Engine:
         return self._packs[graph]
 
     def pack_full(self) -> Packed:
-        """Return the packed arguments for the graph on which every action shows every label."""
+        """Return the packed arguments for the graph on which every action reveals every label."""
         graph = self.graph
         if self._full is None and not graph.visible.all():
             shown, costs = np.ones_like(graph.visible), graph.costs if graph.has_costs else None

@@ -17,7 +17,7 @@ def warn_of_few_labels(seen: int, rounds: int, low: float, high: float) -> str |
     True
     >>> print(warn_of_few_labels(seen=12, rounds=10_000, low=0.0, high=0.9))
     Only 12 labels were seen in 10,000 rounds, and the error may be anything from 0.00 to 0.90: whether another \
-policy would do better cannot be told. Teach labels from elsewhere (teach), or have labels shown more often \
+policy would do better cannot be told. Teach labels from elsewhere (teach), or have labels revealed more often \
 (min_propensity, a budget).
     """
     if rounds < MANY_ROUNDS or high - low < WIDE or seen > FEW_LABELS * rounds:
@@ -25,5 +25,5 @@ policy would do better cannot be told. Teach labels from elsewhere (teach), or h
     return (
         f"Only {seen:,} labels were seen in {rounds:,} rounds, and the error may be anything from {low:.2f} to "
         f"{high:.2f}: whether another policy would do better cannot be told. Teach labels from elsewhere (teach), or "
-        "have labels shown more often (min_propensity, a budget)."
+        "have labels revealed more often (min_propensity, a budget)."
     )

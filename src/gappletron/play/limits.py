@@ -1,4 +1,4 @@
-"""Limits on a learner's exploration: every label is shown often enough, and no more is spent than a budget allows.
+"""Limits on a learner's exploration: every label is revealed often enough, and no more is spent than a budget allows.
 
 :class:`Limits` and :class:`Budget` are what a user gives. A player makes a piece of them, which changes the
 distribution of every round before the action is drawn. So the probabilities that are written down are those that the
@@ -118,7 +118,7 @@ class Budget:
 class Limits:
     """Limits on exploration.
 
-    :param min_propensity: every label is shown with at least this probability: the distribution is mixed with the
+    :param min_propensity: every label is revealed with at least this probability: the distribution is mixed with the
         uniform one on the graph's dominating set, as little as possible. At most 1 / rho.
     :param budget: what exploration may cost. It comes after `min_propensity` and wins over it: without money no label
         is bought.
@@ -163,7 +163,7 @@ class Limits:
         if self.min_propensity * graph.rho > 1.0 + SLACK:
             raise UserError(
                 f"min_propensity={self.min_propensity:g} is too much for the graph {graph.name!r}, which needs "
-                f"{graph.rho} actions to show every label: give at most {1 / graph.rho:.3g}"
+                f"{graph.rho} actions to reveal every label: give at most {1 / graph.rho:.3g}"
             )
         if isinstance(self.piece(), NoLimits):
             return ()
@@ -255,7 +255,7 @@ class LimitsReport(NamedTuple):
 
     propensity: float | None
     """What the budget leaves of `min_propensity`: the mean, over the rounds, of the least probability with which a
-    label was shown, but at most `min_propensity`. Each window counts twice the one before. None where none is asked
+    label was revealed, but at most `min_propensity`. Each window counts twice the one before. None where none is asked
     for, and before the first round with a budget."""
     spent: float | None
     """What exploration has cost in the present window of the budget; None without one."""
@@ -269,7 +269,7 @@ class LimitsReport(NamedTuple):
 
 
 class LimitsPlan(NamedTuple):
-    """Of a graph: the share of the dominating set that shows each label, and the price of each action."""
+    """Of a graph: the share of the dominating set that reveals each label, and the price of each action."""
 
     shares: Floats
     prices: Floats
@@ -386,7 +386,7 @@ def read_clock(length: float, is_timed: bool, time: Time) -> Clock:
 
 @helper
 def least_propensity(graph: GraphArrays, probabilities: Floats) -> float:
-    """Return the least probability with which a label is shown."""
+    """Return the least probability with which a label is revealed."""
     least = 1.0
     for y in range(graph.observers.shape[0]):
         propensity = 0.0

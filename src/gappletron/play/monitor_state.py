@@ -8,7 +8,7 @@ A round with the distribution p, the action a, the label y and the greedy class 
 1[a != y] and cost C[a, y], the greedy class's mistake 1[g != y] and cost C[g, y]. Where a hides y, a value is known to
 lie between m_a and M_a, its extremes over the labels that a hides. The hidden excess D = v - m_a is bounded below by
 bets on X = 1[seen] Q(y) / P(y), and the hidden saving M_a - v likewise, which bounds the excess above. In rounds that
-show every label with a propensity that is not too small there are also bets on D, against X.
+reveal every label with a propensity that is not too small there are also bets on D, against X.
 
 Rounds belong to blocks of an eighth of the window, by their numbers. The last eight blocks are kept apart, and older
 ones are added up in a ninth: a window is the first eight slots, everything is all nine.
@@ -73,7 +73,7 @@ BEST_LOW, BEST_HIGH, BEST_END, LAST_LOW, LAST_HIGH, LAST_END, ALARM_SINCE = rang
 class WatchPlan(NamedTuple):
     """What a watch derives from a graph alone: the largest difference of costs of one action at two labels that it
     hides, and at any two labels (d for the policy, and for what does not depend on the action that is played); for
-    each action whether it shows any label; and for each label whether every action shows it, so that no bet is on it.
+    each action whether it shows any label; and for each label whether every action reveals it, so that no bet is on it.
     """
 
     own_scale: float
@@ -102,7 +102,7 @@ class Watching(Piece, abstract=True):
 
     @compiled
     def note_action(self, watched: Any, plan: Any, graph: GraphArrays, played: Played) -> None:
-        """Note the action of a round whose feedback comes later; judge the round if the action shows nothing."""
+        """Note the action of a round whose feedback comes later; judge the round if the action reveals nothing."""
 
     @compiled
     def note_feedback(self, watched: Any, plan: Any, graph: GraphArrays, played: Played, label: int) -> None:

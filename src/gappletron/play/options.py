@@ -102,12 +102,12 @@ class PlayerOptions:
         _check_monitor,
     )
     min_propensity: float = option(
-        0.0, "Every label is shown with at least this probability, at most 1 / rho.", _check_limit, may_change=True
+        0.0, "Every label is revealed with at least this probability, at most 1 / rho.", _check_limit, may_change=True
     )
     budget: Budget | None = option(None, "What exploration may cost in a window.", _check_limit, may_change=True)
     memory: int | None = option(
         None,
-        "After so many rounds that show something the learner forgets how certain it is. By default it begins anew "
+        "After so many rounds that reveal something the learner forgets how certain it is. By default it begins anew "
         "only where it notices a change.",
         _check_memory,
     )

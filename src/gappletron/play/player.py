@@ -20,7 +20,7 @@ from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.parts import part
 from gappletron.base.signals import held_back
-from gappletron.base.text import unknown
+from gappletron.base.text import describe, unknown
 from gappletron.data.normalization import find_normalization
 from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
 from gappletron.data.scores import NO_SCORES
@@ -93,7 +93,9 @@ class Player:
         if chosen.memory is not None:
             made = made.with_memory(chosen.memory)
         if not isinstance(graph, FeedbackGraph):
-            raise UserError(f"{graph!r} is not a FeedbackGraph: make one, as in FeedbackGraph.bandit(['a', 'b', 'c'])")
+            raise UserError(
+                f"{describe(graph)} is not a FeedbackGraph: make one, as in FeedbackGraph.bandit(['a', 'b', 'c'])"
+            )
         if rows not in ("vectors", *AUTO):
             raise unknown(rows, "kind of rows", ["vectors", *AUTO])
         normalize, bias = AUTO.get(rows, (made.default_normalize, made.default_bias))
@@ -271,7 +273,7 @@ class Player:
         """Learn from rows whose labels are known, without acting: a warm start, or labels that came from elsewhere.
 
         Every row is learned from as if the feedback graph showed every label. Nothing is drawn: `rounds` and the random
-        draws stay as they are. On a graph that does show every label the state becomes the one that :meth:`advance`
+        draws stay as they are. On a graph that does reveal every label the state becomes the one that :meth:`advance`
         would leave. Rules that count rounds, such as :class:`gappletron.BurnIn`, count these too.
 
         :param propensity: for each row the probability, above 0 and at most 1, with which its label was observed; by
@@ -515,7 +517,7 @@ class Player:
         """Return the probability of every label, n x K, as the learner estimates it; the rows sum to 1.
 
         For the default learner and the other estimators these are probabilities of a softmax, whose sharpness follows
-        what was shown so far. Other learners may have no model of probabilities: then it is the softmax of their
+        what was revealed so far. Other learners may have no model of probabilities: then it is the softmax of their
         scores, which is not calibrated (:meth:`Learner.label_probabilities`).
 
         The probabilities of the actions, which are drawn from, are :meth:`probabilities`.

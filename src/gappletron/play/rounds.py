@@ -290,9 +290,9 @@ def play_until(
 def teach(player: Packed, rows: Rows, observed: Floats) -> None:
     """Learn the label of every row of a chunk without a draw; no round is counted.
 
-    The plan is that of a graph on which every action shows every label, so the greedy action may stand for the one that
-    was not drawn. `observed` holds the probability with which each label was observed: the probabilities of the actions
-    are scaled so that they add up to it.
+    The plan is that of a graph on which every action reveals every label, so the greedy action may stand for the one
+    that was not drawn. `observed` holds the probability with which each label was observed: the probabilities of the
+    actions are scaled so that they add up to it.
     """
     learner, state, plan, setup = unpacked(player)
     for t in range(rows.labels.size):

@@ -21,7 +21,7 @@ class Decoding(Decaying):
 
     For the logistic loss in base 2 these probabilities add up to at most 1, so a mistake has a probability of at most
     half of the loss, for every number of classes. Then ``p = (1-c) b + (c/rho) 1_S`` as in :class:`gappletron.TopUp`:
-    every label is shown with probability at least ``gamma_t/rho``. The rate is ``gamma_t = min(1/2, gamma /
+    every label is revealed with probability at least ``gamma_t/rho``. The rate is ``gamma_t = min(1/2, gamma /
     sqrt(max(n_t, horizon)))``, and 0 where y* reveals: with ``horizon=T`` it is the same in all T rounds, and by
     default it falls. The docs, page Decoding, have the theorem; it is for :class:`gappletron.DecodedLogistic`.
 

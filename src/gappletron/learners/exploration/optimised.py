@@ -16,7 +16,7 @@ GOLDEN = 0.6180339887498949  # the golden section, (sqrt(5) - 1) / 2
 class Optimised(Exploration):
     """Plays the p that makes ``max_y { sum_i p_i C[i, y] - l_t(W_t, y) + S_t(grad l_t(W_t, y)) / P_p(y) }`` least.
 
-    C is the cost of an action where the label is y (1 for a mistake), ``P_p(y)`` the probability that p shows y, and
+    C is the cost of an action where the label is y (1 for a mistake), ``P_p(y)`` the probability that p reveals y, and
     S_t the stability of the optimizer times `caution`. Call the maximum V_t(p). With ``caution=1`` and an optimizer
     whose stability is proved, the expected cost is at most ``sum l_t(U) + B_T(U) + sum max(0, V_t(p_t))`` on every
     graph and for every convex loss. With less it explores less, without a theorem. Where V_t can be at most 0, it plays

@@ -25,7 +25,7 @@ class Outlook(NamedTuple):
     """What any rule may look at before the action: the optimizer or scorer with its state (`memory`), the row, and y*.
 
     `recency` says how far only the last rounds count, from 0 (all of them count) to 1. `suspicion` is the least
-    probability of exploring that the scorer asks for, since what was shown last contradicts what it had learned, and
+    probability of exploring that the scorer asks for, since what was revealed last contradicts what it had learned, and
     `changes` the number of changes it has noticed so far.
     """
 
@@ -125,7 +125,7 @@ class Exploration(Piece, abstract=True):
     def theorem_refusal(self, graph: FeedbackGraph) -> str | None:
         """Why the theorems do not apply to this rule on this graph, as the end of a sentence; None where they do.
 
-        They apply to a rule with a field `gamma` that shows every label with probability at least ``gamma_t /
+        They apply to a rule with a field `gamma` that reveals every label with probability at least ``gamma_t /
         effective_rho(graph)`` in every round, and for which Lemma 1 holds.
         """
         return f"needs the exploration rule TopUp or Paper, not {self!r}"
@@ -139,7 +139,7 @@ class Exploration(Piece, abstract=True):
 
 
 class Greedy(Exploration):
-    """Always plays the greedy class, and so learns only from what its own predictions show.
+    """Always plays the greedy class, and so learns only from what its own predictions reveal.
 
     >>> Greedy()
     Greedy()
@@ -339,8 +339,8 @@ RECENT = 50.0
 
 
 class Shown(NamedTuple):
-    """What actions show: classes ``first[s]`` to ``first[s + 1]`` are those of the dominating set's s-th member; and
-    whether each action shows something.
+    """What actions reveal: classes ``first[s]`` to ``first[s + 1]`` are those of the dominating set's s-th member; and
+    whether each action reveals something.
     """
 
     first: NDArray[np.int64]
@@ -358,11 +358,11 @@ class InverseGap(Exploration):
 
         1/rho max_k V / (V + scale * n/K * d_k^2 * max(0.05, e_i))
 
-    where k runs over the classes that i shows and y* does not; for y* itself, which not every graph shows where it is
-    played, d_k is that of the closest class. The rest is played as y*. So it explores where classes are close together
-    (d), where the features are new (V), where exploring is cheap (e), and as long as there are few labels per class.
-    Nothing is explored where y* reveals. Where an action that is not a class, such as a query, is expected to cost less
-    than y*, it is played in place of y*.
+    where k runs over the classes that i reveals and y* does not; for y* itself, which not every graph reveals where it
+    is played, d_k is that of the closest class. The rest is played as y*. So it explores where classes are close
+    together (d), where the features are new (V), where exploring is cheap (e), and as long as there are few labels per
+    class. Nothing is explored where y* reveals. Where an action that is not a class, such as a query, is expected to
+    cost less than y*, it is played in place of y*.
 
     With costs, let ``c_i = sum_y C[i, y] q_y`` for the probabilities ``q = softmax(b s)``. Then ``d_k = ln(c_k /
     c_{y*}) / (2b)``, how far the scores are from where the two classes would cost the same, and ``e_i = (c_i - c_{y*})

@@ -159,7 +159,7 @@ class _Queries:
         return [spread for name in names for spread in self.summary.spreads(self.sweep, name, cell)]
 
     def without_queries(self, spread: Spread) -> float:
-        """Return the rate of wrong predictions: every query counts as a mistake, and only queries show labels."""
+        """Return the rate of wrong predictions: every query counts as a mistake, and only queries reveal labels."""
         return clip_rate(spread.mean - spread.labels_seen / self.rounds, self.rounds)
 
 
