@@ -26,6 +26,7 @@ from gappletron.online.database import NAME as DEFAULT, URLS
 if TYPE_CHECKING:  # they need the extra `serve`
     from gappletron.service.app import Service
     from gappletron.service.standby import Standby
+    from gappletron.service.tokens import Token
 
 EXAMPLES = """\
 gappletron serve mail.sqlite --graph filtering --classes ham,spam
@@ -96,7 +97,12 @@ class ServerOptions:
         "127.0.0.1", "Where to listen. Others than this machine need --token-file. Default: 127.0.0.1.", metavar="HOST"
     )
     port: int = option(8080, "The port; 0 for one that is free. Default: 8080.", min=0, max=65535)
-    token_file: Path | None = option(None, "A file of tokens, one per line; requests need one.", metavar="PATH")
+    token_file: Path | None = option(
+        None, "A file of tokens, one per line, perhaps after a name; requests need one.", metavar="PATH"
+    )
+    admin_token_file: Path | None = option(
+        None, "A file of the tokens that may change models; those of --token-file then may not.", metavar="PATH"
+    )
     max_body: int = option(16_000_000, "The largest body of a request. Default: 16000000.", metavar="BYTES", min=1)
     max_connections: int = option(1_000, "So many connections may be open; more are refused. Default: 1000.", min=1)
     access_log: bool = option(
@@ -185,13 +191,15 @@ def set_log_level(server: ServerOptions) -> None:
     logging.getLogger("gappletron").setLevel(server.log_level.upper())
 
 
-def read_access(server: ServerOptions) -> list[str]:
+def read_access(server: ServerOptions) -> list[Token]:
     """Return the tokens of the server, if it may listen where it is to listen."""
     from gappletron.service.tokens import check_host, is_open_to_others, read_tokens
 
-    tokens = [] if server.token_file is None else read_tokens(server.token_file)
-    if server.token_file is not None and is_open_to_others(server.token_file):
-        tell(f"warning: every user of this machine may read the tokens in {server.token_file}: chmod o-r it")
+    files = [path for path in (server.token_file, server.admin_token_file) if path is not None]
+    tokens = [token for path in files for token in read_tokens(path, may_change=path is files[-1])]
+    for path in files:
+        if is_open_to_others(path):
+            tell(f"warning: every user of this machine may read the tokens in {path}: chmod o-r it")
     check_host(server.host, tokens)
     return tokens
 
