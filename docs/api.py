@@ -17,6 +17,7 @@ DATA = {
 # Every public name but those of the last section, which has what is left.
 TASKS = {
     "Decide and learn": "Online Receipt UNSEEN Label Player Turn",
+    "Ask why": "Explanation Contribution",
     "Say what is revealed, and what it costs": "FeedbackGraph GraphArrays Plan",
     "Read records, tables and streams": """
         Encoder open_stream Columns ArrayStream SvmlightFile Stream Chunk Synthetic UnitVectors
@@ -41,7 +42,7 @@ TASKS = {
     """,
     "Write your own components": """
         Piece Learner Scorer Loss Optimizer Exploration Estimator Decision Round Problem Field Scratch
-        compiled helper interpreted
+        ScoreParts compiled helper interpreted
     """,
     "Reproduce the paper": """
         reproduce Reproduction read_results Result Task Outcome bounds Bound tuned best_comparator

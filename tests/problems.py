@@ -156,9 +156,9 @@ def no_error_left(*kinds: type[BaseException]):
     assert not left, left
 
 
-def ended(*arguments, compiled: bool = False):
+def ended(*arguments, compiled: bool = False, columns: int | None = None):
     """The exit code, standard output and standard error of a command, run in this process, by default as plain
-    Python.
+    Python, and as wide as it likes.
     """
     out, err = (
         io.TextIOWrapper(io.BytesIO(), "utf-8"),
@@ -171,6 +171,10 @@ def ended(*arguments, compiled: bool = False):
         contextlib.redirect_stderr(err),
     ):
         patch.setattr(sys, "argv", ["gappletron", *map(str, arguments)])
+        if columns is None:
+            patch.delenv("COLUMNS", raising=False)
+        else:
+            patch.setenv("COLUMNS", str(columns))
         try:
             cli.main()
             code = 0

@@ -185,6 +185,38 @@ def gappletron(X, y, graph, loss, optimizer, exploration, gamma, draws):
     return actions, optimizer.W, totals
 
 
+def decoded_logistic(X, y, graph, rate, gamma, horizon, draws):
+    """Randomized decoding on logistic regression in base 2; returns the actions and -rate times the sum of v_t g_t."""
+    actions, blind, V = [], 0, None
+    for t in range(len(y)):
+        A, S = graph_at(graph, t)
+        N, K = A.shape
+        if V is None:
+            V = np.zeros((K, X.shape[1]))
+        pace = min(0.5, gamma / math.sqrt(max(blind + 1, horizon)))
+        s = pace * V @ X[t]
+        q, star = softmax(s), int(np.argmax(s))
+        b = np.zeros(N)
+        b[:K] = [max(0.0, 1 + math.log2(q[k]) / 2) if k != star else 0.0 for k in range(K)]
+        b[star] = 1 - b.sum()
+        p = b
+        if not A[star].all():
+            blind += 1
+            o = [sum(b[i] for i in range(N) if A[i, k]) for k in range(K)]
+            shown = [sum(1 for i in S if A[i, k]) / len(S) for k in range(K)]
+            wanted = pace / len(S)
+            c = max([0.0] + [(wanted - o[k]) / (shown[k] - o[k]) for k in range(K) if o[k] < wanted])
+            p = (1 - c) * b
+            for i in S:
+                p[i] += c / len(S)
+        action = draw(p, draws[t])
+        actions.append(action)
+        if A[action, y[t]]:
+            seen = sum(p[i] for i in range(N) if A[i, y[t]])
+            V = V - rate * np.outer((q - np.eye(K)[y[t]]) / math.log(2), X[t]) / seen
+    return actions, V
+
+
 # -------------------------------------------------------------------------------------------------------------- Gaptron
 
 
@@ -862,15 +894,17 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             relative = cost / (cost.max() or 1.0) + 1e-12
             made = np.maximum(-1, 1 - np.log(relative / relative.min()) / beta)
         rho = max(largest, len(S))
-        k, cc = (1 / rho, max(c, 2 * math.sqrt(rho))) if phase % 2 == 1 else (min(kappa, 1 / rho), c)
+        trust = 1.0 if share else 1 / 8
+        large = max(c, (2 if share else 3) * math.sqrt(rho))
+        k, cc = (1 / rho, large) if phase % 2 == 1 else (min(kappa, 1 / rho), c)
         gamma = min(0.5, cc / math.sqrt(1 + blind))
         most = 2 * math.sqrt(np.mean(lengths)) if lengths else 0.0
         cut = x * (most / np.linalg.norm(x)) if 0 < most < np.linalg.norm(x) else x
-        spread = np.ptp(made) ** 2 + (0 if g is None else np.ptp(g) ** 2)
+        spread = trust * np.ptp(made) ** 2 + (0 if g is None else np.ptp(g) ** 2)
         now = max(size, top.max() * max(1e-12, 4 * (cut @ cut) + 2 * spread))
         eta = k * gamma / now
         gg = np.zeros(K) if g is None else g
-        s = (share - eta * slope) * made - eta * own * gg - eta * (Z @ cut)
+        s = (share - eta * trust * slope) * made - eta * own * gg - eta * (Z @ cut)
         star = int(np.argmax(s))
         q = (1 + np.clip(s, -1, 1)) / 2 if plain else softmax(beta * b)
         gaps, prices = gaps_and_prices(C, q, star, beta)
@@ -890,7 +924,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             loss[label] = top[label] * smooth_hinge(s, label)
             steep = np.abs(loss_gradient("smooth hinge", s, label)).max()
             o = others[label]
-            square = steep**2 * (2 * (cut @ cut) + (made[label] - made[o]) ** 2 + (gg[label] - gg[o]) ** 2)
+            square = steep**2 * (2 * (cut @ cut) + trust * (made[label] - made[o]) ** 2 + (gg[label] - gg[o]) ** 2)
             stability[label] = top[label] ** 2 * eta / 2 * square
         allowed = gamma
         if scorer.suspicion > 0 and not A[star, star]:
@@ -905,6 +939,7 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
         actions.append(action)
         told.append((value, allowed * top.max(), p))
         seen = bool(A[action, y[t]])
+        alone = s - (share - k * min(0.5, cc / math.sqrt(1 + blind)) / now * trust * slope) * made
         informed += bool(A[action].any())
         if seen:
             weight = top[y[t]] / p[A[:, y[t]]].sum()
@@ -915,13 +950,22 @@ def guarded(X, y, graph, draws, given=None, kappa=0.01, c=1.0, scale=2.4, floor=
             slope += weight * steep * (made[o] - made[y[t]])
             own += weight * steep * (gg[o] - gg[y[t]])
         best = int(np.argmax(made))
+        shown = 0.0
         if A[action, best]:
             label = y[t] if seen else margin(made, best)[1]
-            error = (label != best) - 0.9 * (1 - 1 / K)
-            errors += error
-            failure = (
-                top[label] / top.max() / p[A[:, best]].sum() * (error if learns else smooth_hinge(made, label) - 0.97)
-            )
+            failure = (label != best) - 0.9 * (1 - 1 / K)
+            errors += failure
+            shown = p[A[:, best]].sum()
+            if not learns:
+                failure = smooth_hinge(made, label) - 0.97
+        if not learns and phase % 2 == 1:
+            shown = 0.0
+            if seen:
+                label, shown = y[t], p[A[:, y[t]]].sum()
+                own_error = int(np.argmax(alone)) != label
+                failure = max(smooth_hinge(made, label) - 0.97, (label != best) - 1.0 * own_error)
+        if shown:
+            failure *= top[label] / top.max() / shown
             failure = -failure if phase % 2 == 1 else failure
             evidence_squared += failure**2
             evidence = max(0.0, evidence + failure)

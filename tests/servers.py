@@ -96,7 +96,7 @@ def vector_model(folder, **options):
 def running(app, **options):
     """The application on a port of this machine, in a thread; its address. Options are those of uvicorn."""
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, ws="none", log_level="critical", lifespan="off", **options))
+    server = uvicorn.Server(uvicorn.Config(app, **{"ws": "none", "log_level": "critical", "lifespan": "off"} | options))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
@@ -109,10 +109,14 @@ def running(app, **options):
         listening.close()
 
 
-@contextlib.contextmanager
-def served(*arguments):
+def served(*arguments, command="serve"):
     """A server in a process of its own, and its address."""
-    command = [sys.executable, "-m", "gappletron", "serve", *map(str, arguments), "--port", "0"]
+    return started([sys.executable, "-m", "gappletron", command, *map(str, arguments), "--port", "0"])
+
+
+@contextlib.contextmanager
+def started(command, is_killed=False):
+    """A server that a command starts, which may be killed, and its address."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         lines = []
@@ -128,5 +132,7 @@ def served(*arguments):
             process.send_signal(signal.SIGTERM)
             lines += process.stderr.readlines()
             process.wait(30)
+    if is_killed:
+        return
     assert process.returncode == 0, "".join(lines)
     assert "stopped: everything is stored" in lines[-1], "".join(lines)

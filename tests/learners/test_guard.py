@@ -25,7 +25,8 @@ from gappletron import (
 )
 from gappletron.kernel.state import Field
 from gappletron.learners.exploration.secure import value
-from gappletron.learners.guard import ALLOWED, GAMMA, Guarded
+from gappletron.learners.guard import ALLOWED, ETA, GAMMA, TRUST, Guarded
+from gappletron.learners.run_bound import DISTRUST
 from gappletron.learners.scorers import GivenScores, Scorer, Tracking
 from gappletron.play.checks import check_many_scores
 from problems import GRAPHS, random_graph, small_stream
@@ -350,7 +351,7 @@ def test_the_inequality_of_one_round_by_enumeration(graph):
                 slope = np.abs(reference.loss_gradient("smooth hinge", s, k)).max()
                 other = int(np.argmax(s)) if k != np.argmax(s) else reference.margin(s, k)[1]
                 b = state.adjusted[k] - state.adjusted[other]
-                norm = c * c * slope**2 * (2 * (x @ x) + b * b)
+                norm = c * c * slope**2 * (2 * (x @ x) + state.rates[TRUST] * b * b)
                 stability = 0.0 if P == 0 else P * eta / 2 * norm / P**2  # E[v^2] eta/2 ||g||^2 with v = 1/P or 0
                 loss = c * reference.smooth_hinge(s, k)
                 assert p @ costs[:, k] <= V + loss - stability + 1e-9
@@ -493,7 +494,7 @@ def test_the_bound_in_simulation(preset):
                 losses += reference.smooth_hinge(b, y)
                 mistakes += 1.0 - turn.probabilities[y]  # the expectation, given the past
                 player.learn(turn, y if graph.visible[turn.action, y] else -1)
-            gaps.append(mistakes - losses - values - player.bound().distance_from_nothing)
+            gaps.append(mistakes - losses - values - DISTRUST * player.bound().distance_from_nothing)
     assert np.mean(gaps) <= 4 * np.std(gaps) / math.sqrt(len(gaps))
 
 
@@ -562,12 +563,14 @@ def test_a_scorer_that_is_wrong_on_purpose(preset):
         assert errors[10:].mean() < 0.07
 
 
-@pytest.mark.parametrize("knows_all", [True, False])
+@pytest.mark.parametrize("knows", ["its weights", "its share of the scores", "how phases begin"])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_scorer_that_cancels_what_the_guard_has_learned(preset, knows_all):
-    """At most 600 mistakes in 3,000 rounds without noise, for a scorer that knows the guard's weights, and perhaps also
-    how a phase of large steps begins.
+def test_a_scorer_that_cancels_what_the_guard_has_learned(preset, knows):
+    """Mistakes in 3,000 rounds without noise, for a scorer that knows the guard's weights G, and perhaps also how a
+    phase of large steps begins. Where it knows a too, all scores are 0 as long as its own may be so large. The docs,
+    page Guard, say why 600 are not enough for it as a bandit with many classes.
     """
+    most = {"full": 150, "filtering": 500, "label-efficient": 500, "bandit": 600}[preset]
     for K in (2, 3, 4, 5, 6):
         chunk, graph = changing_stream(K, 3000, noise=0.0), FeedbackGraph.preset(preset, K)
         player = Player(Guarded(GivenScores()), graph, 120, normalize="unit", bias=False)
@@ -575,16 +578,21 @@ def test_a_scorer_that_cancels_what_the_guard_has_learned(preset, knows_all):
         for t, y in enumerate(chunk.labels.tolist()):
             indices = chunk.indices[chunk.indptr[t] : chunk.indptr[t + 1]]
             state = player.engine.state.tuple
-            eta = state.rates[1]
+            eta = state.rates[ETA]
             lift = state.gradients[indices, :K].sum(axis=0) / math.sqrt(len(indices))
-            a = (state.share[0] if knows_all else 1.0) - eta * state.slopes[0]
-            b = np.clip(eta * lift / max(a, 1e-9), -1.0, 1.0)
+            share = 1.0 if knows == "its weights" else state.share[0]
+            a = share - eta * state.rates[TRUST] * state.slopes[0]
+            if knows == "its share of the scores" and a < 0.0:
+                a = min(a, -1e-9)
+            else:
+                a = max(a, 1e-9)
             vector = player.check((indices, np.ones(len(indices))))
-            turn = player.new_turn(vector, given=b)
+            turn = player.new_turn(vector, given=np.clip(eta * lift / a, -1.0, 1.0))
             assert player.draw(turn, vector, player.rounds)
             mistakes += turn.action != y
             player.learn(turn, y if graph.visible[turn.action, y] else -1)
-        assert mistakes <= 600
+        is_hard = preset == "bandit" and K >= 5 and knows == "its share of the scores"
+        assert mistakes <= (850 if is_hard else most)
 
 
 def test_the_trap():

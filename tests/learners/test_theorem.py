@@ -24,14 +24,16 @@ from gappletron import (
     LogisticBase2,
     Loss,
     ProjectedOGD,
+    Round,
     ScaleFreeFTRL,
     SmoothHinge,
     bounds,
+    interpreted,
     play,
     tuned,
 )
 from gappletron.kernel.numerics import rival
-from problems import random_graph
+from problems import random_graph, row_of, state_of
 
 REPEATS = 12
 SHORT = 4 - 2 * math.sqrt(2)
@@ -165,6 +167,38 @@ def test_gradient_descent_with_a_fixed_rate_on_separable_data(loss, radius):
     assert (
         "is proved for the optimizer FixedOGD" in bounds(other, graph, rounds=300, max_norm=1.0, radius=1.0)[6].refusal
     )
+
+
+@pytest.mark.parametrize("kind", ["gapsmh", "decoded-logistic"])
+def test_a_graph_that_changes(kind):
+    """Filtering whose revealing class changes from round to round: rho = 1, R = 2, no noise, K = 2, T = 3,000.
+
+    The comparator has the margin 1 and the norm 1. The mistakes of one run are compared with the bound, which is more
+    than twice as large; each is a sum of T bounded terms whose standard deviation is below sqrt(T) = 55.
+    """
+    T, rng = 3000, np.random.default_rng(4)
+    graphs = [FeedbackGraph.filtering(2, revealing=k) for k in range(2)]
+    if kind == "gapsmh":
+        learner = tuned(Gappletron(optimizer=ProjectedOGD(1.0)), "expectation", graphs[0], max_norm=1.0)
+        found = bounds(learner, lambda t: graphs[t % 2], rounds=T, max_norm=1.0)[0]
+    else:
+        learner = tuned(kind, "any-time", graphs[0], max_norm=1.0, radius=4.0)
+        found = bounds(learner, lambda t: graphs[t % 2], rounds=T, max_norm=1.0, radius=1.0)[1]
+    assert found.refusal is None
+    state = state_of(learner, 2, 2).tuple
+    mistakes, scores = 0.0, np.zeros(2)
+    with interpreted():
+        for t in range(T):
+            graph, y, p = graphs[t % 2], int(rng.integers(2)), np.zeros(2)
+            x, plan = row_of(np.eye(2)[y], 2), learner.plan(graph)
+            learner.scores(state, x, scores)
+            decision = learner.distribution(state, plan, x, scores, p)
+            learner.count_round(state, plan, decision.greedy)
+            action = int(rng.random() >= p[0])
+            mistakes += action != y
+            label = y if graph.visible[action, y] else -1
+            learner.update(state, plan, x, Round(scores.copy(), p, decision.greedy, action, label))
+    assert 0.0 < mistakes <= found.value / 2.0 < T / 2.0
 
 
 class Backwards(Loss):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -235,6 +236,30 @@ def test_a_new_database_is_made_once(place, server):
     assert all("is open in another process" in text for text in refused), refused
     assert tamper(place, "SELECT name FROM models") == [("model",)]
     store.close()
+
+
+def test_a_graph_that_two_models_store_at_the_same_moment(place):
+    """The second waits for the first, and is not taken for a writer that was replaced."""
+    import psycopg
+
+    models = [opened(place, name=name) for name in ("a", "b")]
+    document = events.encode_graph(GRAPH)
+    names = [("action", models[0].graph.actions), ("class", models[0].graph.classes)]
+    with psycopg.connect(place) as connection, ThreadPoolExecutor(1) as threads:
+        version = events.hash_graph(document)
+        connection.execute("INSERT INTO graphs VALUES (%s, %s)", (version, document))
+        for kind, each in names:
+            for position, name in enumerate(each):
+                connection.execute("INSERT INTO names VALUES (%s, %s, %s, %s)", (version, kind, position, name))
+        waiting = threads.submit(models[1].act, np.ones(3))
+        time.sleep(0.2)
+        assert not waiting.done()
+        connection.commit()
+        assert waiting.result().serial == 0
+    models[0].act(np.ones(3))
+    for model in models:
+        model.close()
+    assert upkeep.check(place, name="b").rounds == 1
 
 
 def test_errors_are_sentences_without_secrets(place):

@@ -12,6 +12,7 @@ import pytest
 from river import (
     base,
     checks,
+    compose,
     datasets,
     evaluate as river_evaluate,
     linear_model,
@@ -34,7 +35,7 @@ from gappletron import (
     interpreted,
     named,
 )
-from gappletron.online.river import evaluate
+from gappletron.river import evaluate
 
 SMALL = Encoder(features=64)
 
@@ -348,3 +349,46 @@ def test_labels_that_a_scorer_does_not_know_are_added():
         fresh = model.clone()
         assert fresh.scorer is not model.scorer
         assert fresh.predict_one({"a": 1.0}) is None
+
+
+class Recorded(base.Transformer):
+    """A transformer that writes down what it learns from; with labels if it is supervised."""
+
+    def __init__(self, supervised):
+        self.supervised, self.learned = supervised, []
+
+    @property
+    def _supervised(self):
+        return self.supervised
+
+    def learn_one(self, x, y=None):
+        self.learned.append(y)
+
+    def transform_one(self, x):
+        return {**x, "constant": 1.0}
+
+
+def test_a_pipeline_is_evaluated_and_shown_only_what_its_graph_reveals():
+    def make():
+        return RiverClassifier(graph="filtering", revealing=True, classes=(True, False))
+
+    with interpreted():
+        rows = phishing(150)
+        scaled = evaluate(rows, preprocessing.StandardScaler() | make(), metrics.Accuracy(), delay=3)
+        by_hand, scaler, metric, waiting = make(), preprocessing.StandardScaler(), metrics.Accuracy(), []
+        for x, y in rows:
+            scaler.learn_one(x)
+            act = by_hand.act_one(scaler.transform_one(x))
+            metric.update(y, act.action)
+            waiting.append((act, y))
+            if len(waiting) > 3:
+                earlier, label = waiting.pop(0)
+                seen = earlier.reveals_all or label in earlier.reveals
+                by_hand.learn_from(earlier, label if seen else UNSEEN)
+        assert scaled.metric.get() == metric.get()
+        plain, supervised, model = Recorded(False), Recorded(True), make()
+        result = evaluate(rows, compose.Pipeline(plain, supervised, model), metrics.Accuracy())
+        assert plain.learned == [None] * 150  # every row, without its label
+        assert len(supervised.learned) == result.labels_seen < 150
+        with pytest.raises(UserError, match="a pipeline that ends in one"):
+            evaluate(rows, make() | preprocessing.StandardScaler(), metrics.Accuracy())

@@ -277,6 +277,9 @@ def naive(name: str, X, y, graphs, draws):  # noqa: PLR0911 - a case for each fa
     if name in losses:
         optimizer = reference.Optimizer("adaptive ogd", K, X.shape[1])
         return reference.gappletron(X, y, graph, losses[name], optimizer, "top-up", 1.0, draws)[:2]
+    if name == "decoded-logistic":
+        rule = learner.exploration
+        return reference.decoded_logistic(X, y, graph, learner.optimizer.rate, rule.gamma, rule.horizon, draws)
     if name == "banditron-iw":
         return reference.banditron_iw(X, y, graph, learner.gamma, draws)[:2]
     if name == "exp3-g":

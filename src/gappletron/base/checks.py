@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gappletron.base.errors import UserError
+from gappletron.base.text import describe
 
 # What a class or an action may be called: it must survive a JSON file and compare without surprises.
 Label: TypeAlias = str | int | bool | None
@@ -88,7 +89,8 @@ def label(value: Any, name: str) -> Label:
     plain = value.item() if numpy is not None and isinstance(value, numpy.generic) else value
     if plain is None or type(plain) in (str, int, bool):
         return plain
-    raise UserError(f"{name} {reprlib.repr(value)} is a {type(plain).__name__}: names may be str, int, bool or None")
+    shown = describe(value) if hasattr(value, "shape") else reprlib.repr(value)
+    raise UserError(f"{name} {shown} is a {type(plain).__name__}: names may be str, int, bool or None")
 
 
 def labels(values: Iterable[Any], name: str) -> tuple[Label, ...]:

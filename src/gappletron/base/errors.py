@@ -10,6 +10,7 @@
         ├── NotDeciding        a model that follows another was asked to decide
         ├── TooManyWaiting     too many receipts wait for feedback
         └── Unavailable        it cannot be done now, and may work later without any change
+            ├── Elsewhere      another process has the model open
             └── NotLeading     a server that follows another was asked for a change
     RuntimeError
     └── ServiceError           what the client of the service raises
@@ -85,6 +86,14 @@ class Unavailable(UserError):
     """
 
     __module__ = "gappletron"
+
+
+class Elsewhere(Unavailable):
+    """Another process of a fleet has the model open: `address` is where it answers."""
+
+    def __init__(self, sentence: str, address: str) -> None:
+        super().__init__(sentence)
+        self.address = address
 
 
 class NotLeading(Unavailable):

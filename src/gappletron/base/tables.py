@@ -10,6 +10,7 @@ import os
 import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
+from html import escape
 from typing import TextIO
 
 # A first column is not made narrower than this, unless its longest name is shorter.
@@ -27,6 +28,18 @@ LEFT_OUT_FIRST = (
     {"cancers missed"},
     {"labels seen"},
 )
+
+
+def make_html(header: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> str:
+    """Return a table for a notebook; the first column is a name, the others are numbers.
+
+    >>> make_html(("learner", "error"), [("<auto>", "0.05")])
+    '<table><tr><th>learner</th><th>error</th></tr><tr><td>&lt;auto&gt;</td><td>0.05</td></tr></table>'
+    """
+    lines = ["".join(f"<th>{escape(name)}</th>" for name in header)]
+    lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+    head = f"<p>{escape(title)}</p>" if title else ""
+    return f"{head}<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def find_width(stream: TextIO) -> int | None:

@@ -65,6 +65,19 @@ def shorten(text: str, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def describe(value: object, most: int = 40) -> str:
+    """Return a short text for any value: arrays and frames by their sizes, since they print on many lines.
+
+    >>> import numpy as np
+    >>> describe("ham"), describe(np.eye(3))
+    ("'ham'", 'a ndarray of 3 x 3')
+    """
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"a {type(value).__name__} of {' x '.join(map(str, shape))}"
+    return shorten(" ".join(repr(value).split()), most)
+
+
 # At most this many names are compared with an unknown one, which takes some ten milliseconds.
 COMPARED_NAMES = 1000
 

@@ -30,7 +30,7 @@ PACKAGES = {"sklearn": "scikit-learn"}
 COMMANDS = {
     "Try it": "demo run learners graph",
     "Your own model": "teach predict explain",
-    "In production": "serve replay compile store",
+    "In production": "serve fleet replay compile store",
     "The paper": "reproduce export bound",
 }
 HELP = {"help_option_names": ["-h", "--help"]}

@@ -29,7 +29,7 @@ class Command(typer.core.TyperCommand):
         width = choose_width()
         lines = [*_wrap(f"Usage: {ctx.command_path} {_write_usage(self)}", width), ""]
         lines += _write_paragraphs(self.help or "", width)
-        arguments = [each for each in self.params if each.param_type_name == "argument"]
+        arguments: list[Any] = [each for each in self.params if each.param_type_name == "argument"]
         if arguments:
             rows = [(_find_metavar(each), each.help or "") for each in arguments]
             lines += ["Arguments", *write_list(rows, width), ""]

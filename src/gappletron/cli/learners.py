@@ -1,5 +1,7 @@
 """``gappletron learners``: list the learners."""
 
+from __future__ import annotations
+
 import sys
 from typing import Annotated
 

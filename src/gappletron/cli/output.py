@@ -30,8 +30,8 @@ def say(text: str = "") -> None:
 
 
 def tell(line: str) -> None:
-    """Print a line on the standard error, likewise."""
-    print_line(wrap(make_printable(line), find_width(sys.stderr)))
+    """Print a sentence on the standard error, likewise; where that is no terminal, on one line."""
+    print_line(wrap(make_printable(line), find_width(sys.stderr) if sys.stderr.isatty() else None))
 
 
 class _Lines(logging.Handler):

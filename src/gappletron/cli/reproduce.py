@@ -76,8 +76,11 @@ def reproduce(options: ReproduceOptions) -> None:
     if options.sensitivity:
         say(f"{len(found.claims())} claims under {len(found.settings())} readings; see {folder / 'sensitivity.html'}")
         return
-    if found.verdicts:
-        say(f"{sum(verdict.holds for verdict in found.verdicts)} of {len(found.verdicts)} claims hold")
+    from gappletron.paper.claims import OURS
+
+    paper = [verdict for verdict in found.verdicts if verdict.claim.source != OURS]
+    if paper:
+        say(f"{sum(verdict.holds for verdict in paper)} of {len(paper)} claims of the paper hold")
     say(f"{len(found.results):,} runs; the report is {folder / 'report.html'}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -104,17 +105,15 @@ def run(
     """
     from gappletron.play.monitor_state import NoWatch
 
-    if alpha != ALPHA and not playing.estimate:
-        raise UserError("--alpha was given without --estimate, to which it belongs: give both or none")
-    save, repeats = playing.save, playing.repeats
+    save = playing.save
     output.check_outputs(json=json, plot=plot, save=save, inputs=(data, graph or ""))
-    check_early(graph, preset, source, pieces, limits, playing, given_options(seed=seed, memory=memory))
+    preset.check(graph)
+    given = given_options(normalize=pieces.normalize, bias=pieces.bias, seed=seed, memory=memory) | limits.parse()
+    check_early(source, playing, alpha, learner or ["auto"], given)
     open_stream = functools.partial(source.open, data, preset.classes, max_norm=playing.max_norm, rounds=playing.rounds)
     watch = gp.Watch(alpha=alpha) if playing.estimate else None
     model = None
     if playing.load is not None:
-        if repeats != 1:
-            raise UserError(f"--load goes on with one model, and --repeats {repeats} asks for several: omit --repeats")
         given = given_options(preset, pieces, limits, graph=graph, learner=learner, seed=seed, memory=memory)
         model = options.load_model(playing.load, given)
         stream = open_stream(model)
@@ -124,8 +123,6 @@ def run(
             runs = gp.Runs.continuing(model.player, stream, jobs=playing.jobs)
     else:
         learners = choose_learners(learner or ["auto"], pieces)
-        if save is not None and (len(learners) > 1 or repeats > 1):
-            raise UserError("--save writes one model, and there are several runs: give one --learner and one repeat")
         stream = open_stream()
         feedback = preset.open(graph, stream)
         if pieces.tuning is not None:
@@ -135,15 +132,13 @@ def run(
                 learners,
                 stream,
                 feedback,
-                repeats=repeats,
-                seed=seed or 0,
-                **given_options(normalize=pieces.normalize, bias=pieces.bias, memory=memory),
+                repeats=playing.repeats,
                 monitor=watch,
-                **limits.parse(),
                 jobs=playing.jobs,
+                **given,
             )
 
-    asks_for_graph = graph is None and playing.load is None
+    tells_default = graph is None and model is None
 
     def report(histories: gp.Histories, stopped: str | None) -> None:
         if stopped is not None:
@@ -152,11 +147,9 @@ def run(
         reports = [gp.Monitor(runs.player(run.name, run.repeat)).report(alpha) for run in watched]
         with contextlib.ExitStack() as last:  # whatever fails, the rest is written: the files first
             last.callback(output.warn, histories, reports)
-            if asks_for_graph:
-                last.callback(warn_of_default, histories)
+            last.callback(warn_of_default, histories if tells_default else ())
             if json != STANDARD_OUTPUT:
-                if playing.confusion:
-                    last.callback(output.show_confusion, histories)
+                last.callback(output.show_confusion, histories if playing.confusion else gp.Histories(()))
                 last.callback(output.show_estimates, histories, reports)
                 last.callback(output.show_histories, histories)
             if plot is not None:
@@ -174,30 +167,30 @@ def run(
 
 
 def check_early(
-    graph: str | None,
-    preset: options.GraphOptions,
-    source: options.DataOptions,
-    pieces: PieceOptions,
-    limits: options.LimitOptions,
-    playing: PlayOptions,
-    more: dict[str, Any],
+    source: options.DataOptions, playing: PlayOptions, alpha: float, learners: Sequence[str], given: dict[str, Any]
 ) -> None:
     """Raise UserError for what is wrong whatever the data are, before a file is opened."""
     from gappletron.play.options import PlayerOptions
 
-    gp.Encoder(**source.kinds)
+    PlayerOptions.parse(given)
+    if alpha != ALPHA and not playing.estimate:
+        raise UserError("--alpha was given without --estimate, to which it belongs: give both or none")
+    if playing.load is not None and playing.repeats != 1:
+        raise UserError(
+            f"--load goes on with one model, and --repeats {playing.repeats} asks for several: omit --repeats"
+        )
+    if playing.save is not None and playing.load is None and (len(learners) > 1 or playing.repeats > 1):
+        raise UserError("--save writes one model, and there are several runs: give one --learner and one repeat")
+    gp.Encoder(**source.kinds)  # a column of two kinds
     _ = source.score_columns
-    preset.check(graph)
-    PlayerOptions.parse({**more, **limits.parse(), **given_options(normalize=pieces.normalize)})
-    whole(playing.repeats, "--repeats", least=1)
-    for name in ("rounds", "jobs"):
+    for name in ("repeats", "rounds", "jobs"):
         if getattr(playing, name) is not None:
             whole(getattr(playing, name), f"--{name}", least=1)
 
 
-def warn_of_default(histories: gp.Histories) -> None:
+def warn_of_default(histories: Sequence[gp.History]) -> None:
     """Say that every label was seen, where nobody has said what is seen: then the numbers are not those of real use."""
-    if all(run.labels_seen == run.rounds for run in histories):
+    if histories and all(run.labels_seen == run.rounds for run in histories):
         output.tell(
             "every label was seen: no --graph was given, and by default a prediction shows whether it was right, which "
             "hides nothing between two classes. Say what is seen in real use, as in --graph filtering --revealing ham"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -22,7 +23,8 @@ from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
 from gappletron.online.database import NAME as DEFAULT, URLS
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they need the extra `serve`
+    from gappletron.service.app import Service
     from gappletron.service.standby import Standby
 
 EXAMPLES = """\
@@ -131,24 +133,19 @@ def serve(
     The options of the graph, of columns and features, the seed and the memory are for a new model, which needs a graph.
     """
     try:
-        from gappletron.service import app, serving
+        from gappletron.service import app
         from gappletron.service.columns import nothing_declared
         from gappletron.service.models import host_models
-        from gappletron.service.tokens import check_host, is_open_to_others, read_tokens
+        from gappletron.service.serving import bind_socket
     except ImportError as error:
         raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
 
-    if server.log_level not in LEVELS:
-        raise unknown(server.log_level, "level for --log-level called", LEVELS)
-    logging.getLogger("gappletron").setLevel(server.log_level.upper())
+    set_log_level(server)
     places = parse_places(stores)
     names = list(places)
     champions = parse_shadows(hosting.shadow or [], names)
     learners = parse_learners(hosting.learner or [], names)
-    tokens = [] if server.token_file is None else read_tokens(server.token_file)
-    if server.token_file is not None and is_open_to_others(server.token_file):
-        tell(f"warning: every user of this machine may read the tokens in {server.token_file}: chmod o-r it")
-    check_host(server.host, tokens)
+    tokens = read_access(server)
     known = {**make_rows(hosting.vectors, columns), **given_options(seed=seed, memory=memory), **limits.parse()}
     known |= given_options(max_features=hosting.max_features)
     known |= {name: value for name, value in vars(storage).items() if value is not None}
@@ -159,7 +156,7 @@ def serve(
     if hosting.strict and graph is not None and "encoder" not in known and not hosting.vectors:
         raise nothing_declared(names[0])  # before anything is made
     check_following(hosting, places)
-    with serving.bind_socket(server.host, server.port) as listening:
+    with bind_socket(server.host, server.port) as listening:
         log.info("opening %s", ", ".join(f"{name} ({place})" for name, place in places.items()))
         with progress("opening"):
             about = {"max_waiting": hosting.max_waiting, "alpha": alpha, "strict": hosting.strict}
@@ -178,15 +175,45 @@ def serve(
                 logs_access=server.access_log,
                 standbys=standbys,
             )
-        host = f"[{server.host}]" if ":" in server.host else server.host
-        address = f"http://{host}:{listening.getsockname()[1]}/"
-        serving.serve(
-            application,
-            listening,
-            server.max_connections,
-            ready=lambda: tell(f"serving {', '.join(names)}: the page is at {address}"),
-            log_level=server.log_level,
-        )
+        run(application, listening, server, ", ".join(names))
+
+
+def set_log_level(server: ServerOptions) -> None:
+    """Print what is at least of the level of the options."""
+    if server.log_level not in LEVELS:
+        raise unknown(server.log_level, "level for --log-level called", LEVELS)
+    logging.getLogger("gappletron").setLevel(server.log_level.upper())
+
+
+def read_access(server: ServerOptions) -> list[str]:
+    """Return the tokens of the server, if it may listen where it is to listen."""
+    from gappletron.service.tokens import check_host, is_open_to_others, read_tokens
+
+    tokens = [] if server.token_file is None else read_tokens(server.token_file)
+    if server.token_file is not None and is_open_to_others(server.token_file):
+        tell(f"warning: every user of this machine may read the tokens in {server.token_file}: chmod o-r it")
+    check_host(server.host, tokens)
+    return tokens
+
+
+def make_address(listening: socket.socket, server: ServerOptions) -> str:
+    """Return the address of the server, as its host names it."""
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"http://{host}:{listening.getsockname()[1]}/"
+
+
+def run(application: Service, listening: socket.socket, server: ServerOptions, what: str) -> None:
+    """Serve until a signal comes; say where, and whether everything was stored."""
+    from gappletron.service.serving import serve
+
+    address = make_address(listening, server)
+    serve(
+        application,
+        listening,
+        server.max_connections,
+        ready=lambda: tell(f"serving {what}: the page is at {address}"),
+        log_level=server.log_level,
+    )
     if application.failures:
         raise UserError(f"stopped, and not everything was stored: {application.failures[0]}")
     tell("stopped: everything is stored")

@@ -239,7 +239,8 @@ def sparse_parts(x: Any, features: int | None) -> tuple[Any, Any]:
         return list(x.keys()), list(x.values())
     dense = unbox_numbers(_to_array(x))
     if not _is_one_row(dense.shape, features):
-        raise UserError(f"x has the shape {dense.shape}: give {wanted} numbers, or their indices and values")
+        many = ", or use act_many, teach_many or predict_many for many rows" if dense.ndim == 2 else ""
+        raise UserError(f"x has the shape {dense.shape}: give {wanted} numbers, or their indices and values{many}")
     if dense.dtype.kind not in "biuf":
         raise UserError(f"x has entries of type {dense.dtype}: give numbers")
     dense = dense.reshape(-1)

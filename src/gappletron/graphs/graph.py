@@ -548,6 +548,11 @@ class FeedbackGraph:
 
         write_graph(self, path)
 
+    def _repr_html_(self) -> str:
+        from gappletron.graphs.text import make_html
+
+        return make_html(self)
+
     def describe(self, width: int | None = 100) -> str:
         """Return a description of the graph; lines have at most so many characters."""
         from gappletron.graphs.text import describe

@@ -1,9 +1,11 @@
 """A feedback graph as text: a description, and the matrix."""
 
 import math
+from html import escape
 
 import numpy as np
 
+from gappletron.base import tables
 from gappletron.base.tables import wrap
 from gappletron.base.text import listing, make_printable, shorten
 from gappletron.graphs.costs import list_changed
@@ -90,6 +92,18 @@ def _describe_actions(graph: FeedbackGraph) -> list[str]:
         for kind, members in kinds.items()
         if members.any()
     ]
+
+
+def make_html(graph: FeedbackGraph) -> str:
+    """Return the matrix for a notebook, or where it is large the description."""
+    if graph.n_actions > MATRIX_ACTIONS or graph.n_classes > MATRIX_CLASSES:
+        return f"<pre>{escape(describe(graph, 100))}</pre>"
+    rows = [
+        [f"{name}{' *' if i in graph.dominating_indices else ''}", *("#" if seen else "" for seen in graph.visible[i])]
+        for i, name in enumerate(graph.actions)
+    ]
+    title = f"{graph!r}: # where the action reveals whether the label is the class; * is in the dominating set"
+    return tables.make_html(["action played", *map(str, graph.classes)], rows, title)
 
 
 def show_matrix(graph: FeedbackGraph, width: int | None = None) -> str:

@@ -57,6 +57,8 @@ COMPILED = ("kernel", "graphs", "data", "learners", "play")
 # second at most, in which signals wait.
 SMALL = 100_000
 
+# Seconds of a processor that the machine code of one function takes, about.
+SECONDS_TO_COMPILE = 3
 log = logging.getLogger("gappletron.compiling")
 
 _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
@@ -308,6 +310,14 @@ def entry_now(function: F, *arguments: Any) -> F:
     if count_entries(arguments) > SMALL:
         return entry(function, *arguments)
     found = look_up(function, arguments, lambda: Wanted.make(function, arguments).find())
+    return StandIn(function) if found is None else found  # type: ignore[return-value]
+
+
+def entry_known(function: F, *arguments: Any) -> F:
+    """As :func:`entry_now`, but nothing is loaded or compiled: what was not asked for before is a :class:`StandIn`."""
+    if is_interpreted():
+        return function
+    found = look_up(function, arguments, lambda: None)
     return StandIn(function) if found is None else found  # type: ignore[return-value]
 
 

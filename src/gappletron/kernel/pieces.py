@@ -118,8 +118,14 @@ class PieceType(type):
             fields = _list_fields(source)
             type.__setattr__(cls, "_fields", fields)
             type.__setattr__(cls, "__match_args__", fields)
+            kinds, own = inspect.get_annotations(source), vars(source)
             parameters = [
-                Parameter(field, Parameter.POSITIONAL_OR_KEYWORD, default=vars(source).get(field, Parameter.empty))
+                Parameter(
+                    field,
+                    Parameter.POSITIONAL_OR_KEYWORD,
+                    default=own.get(field, Parameter.empty),
+                    annotation=kinds[field],
+                )
                 for field in fields
             ]
             type.__setattr__(cls, "__signature__", Signature(parameters))

@@ -22,7 +22,8 @@ class DecodedLogistic(WithLoss):
 
     It follows the regularised leader, ``W_t = -eta_t sum_{s<t} v_s g_s`` with ``eta_t = rate min(1/2, gamma /
     sqrt(max(n_t, horizon)))``: the scores are those of gradient descent with the fixed `rate`, times the rate of
-    :class:`gappletron.Decoding`. With ``rate <= 1/(b rho X^2)``, b = 1.1752, and all (U, T),
+    :class:`gappletron.Decoding`; `weights` are those of the gradient descent. With ``rate <= 1/(b rho X^2)``, b =
+    1.1752, and for all (U, T),
 
         E[mistakes] <= sum S_t(U) + ||U||^2 / (2 eta_T) + sum gamma_t.
 
@@ -59,9 +60,6 @@ Fenchel-Young losses and improved surrogate regret for online multiclass classif
         pace = decoding_rate(rule.gamma, rule.horizon, state.exploration.blind[0])
         for k in range(out.size):
             out[k] *= pace
-
-    def weights(self, state: Any) -> Floats:
-        return self.pace_after(int(state.exploration.blind[0])) * self.optimizer.weights(state.optimizer)
 
     def rate_after(self, blind: int) -> float:
         """eta_t after so many rounds whose y* does not reveal."""

@@ -43,7 +43,7 @@ from gappletron.learners.exploration.rules import LEAST_COST, Exploration, Inver
 from gappletron.learners.exploration.secure import secure, value
 from gappletron.learners.learner import Decision, Learner, Round, exchange, propensity
 from gappletron.learners.optimizers import fill_all
-from gappletron.learners.run_bound import REASONS, Restart, RunBound
+from gappletron.learners.run_bound import DISTRUST, REASONS, Restart, RunBound
 from gappletron.learners.score_parts import (
     COSTS,
     GIVEN,
@@ -65,9 +65,10 @@ VALUES, SCORER, SQUARES, OWN, FROM_SCORER, FROM_NOTHING, SEEN, LATEST, UNCOVERED
 REMEMBERED = 16
 
 # A scorer that does not learn fails where the sum of its losses above the first number (knowing nothing has a loss of
-# 1) is at least so much, and so many times the root of the sum of their squares; it does well again where that is true
-# of the negative sum. One that learns fails where that is true of its errors above the second number times those of
-# guessing. The sum that is needed doubles with every phase, so that there are few.
+# 1) is at least so much, and so many times the root of the sum of their squares. It does well again where that is true
+# of the negative sum, and it also errs less often than the guard's own part of the scores. One that learns fails where
+# that is true of its errors above the second number times those of guessing, and does well again where it is true of
+# the negative sum. The sum that is needed doubles with every phase, so that there are few.
 USELESS_LOSS, USELESS_ERROR, LEAST_SUM, LEAST_SCORE = 0.97, 0.9, 5.0, 4.0
 
 # No row counts as longer than so many times the root mean square of the lengths so far.
@@ -77,9 +78,12 @@ LEAST_SIZE = 1e-12  # in place of 0, where neither the row nor the scores say an
 
 LEAST_VALUE = 1e-12  # V_t / C up to this is 0 but for rounding, as in full information: n does not count it
 
-# gamma_t and eta_t of a round, what its row is multiplied by, a_t (the largest V_t / C that may be played), and the
-# largest size so far.
-GAMMA, ETA, CUT, ALLOWED, SIZE = range(5)
+# gamma_t and eta_t of a round, what its row is multiplied by, a_t (the largest V_t / C that may be played), the largest
+# size so far, and how large the steps of the scorer's weight are, as a part of those of the other weights.
+GAMMA, ETA, CUT, ALLOWED, SIZE, TRUST = range(6)
+
+# c in a phase of large steps that begins with the scorer, and in one that begins without it; divided by sqrt(rho).
+BOLD, ALONE = 2.0, 3.0
 
 FORGETTING = 0.998  # what the comparison of the values of b counts for after one more round that it follows
 
@@ -178,7 +182,7 @@ class Guarded(Learner):
             "estimates": Scratch("classes"),
             "losses": Scratch("classes"),
             "prices": Scratch("classes"),
-            "rates": Scratch(5),
+            "rates": Scratch(6),
             "safe": Scratch("actions"),
             "candidate": Scratch("actions"),
             "expected": Scratch("actions"),
@@ -232,7 +236,7 @@ class Guarded(Learner):
 
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         eta = state.rates[ETA]
-        a, own = state.share[0] - eta * state.slopes[0], eta * state.slopes[1]
+        a, own = weigh_scores(state)
         shift = eta * state.rates[CUT]
         dot(state.gradients, x, out)
         for k in range(out.size):
@@ -244,7 +248,7 @@ class Guarded(Learner):
         """
         has_given, K = kept[0] > 0.0, state.base.size
         eta, given = state.rates[ETA], kept[1 : 1 + K]
-        a, own = state.share[0] - eta * state.slopes[0], eta * state.slopes[1]
+        a, own = weigh_scores(state)
         base, change = state.base.copy(), state.adjusted - state.base
         learned = -own * state.given
         part = self.scorer.split_scores(state.scorer, x, given * has_given, has_given)
@@ -279,6 +283,7 @@ class Guarded(Learner):
         if self.scorer.suspicion(state.scorer) > 0.0:
             left = 2.0 * c * math.sqrt(1.0 + state.blind[0]) - state.paid[0]
             state.rates[ALLOWED] = max(gamma, min(1.0, left))
+        state.rates[TRUST] = find_trust(state)
         state.rates[SIZE] = max(state.size[0], measure_size(state, plan, x))
         state.rates[ETA] = kappa * gamma / state.rates[SIZE]
 
@@ -287,7 +292,7 @@ class Guarded(Learner):
         """Return the size of the steps relative to the largest, and c, for dominating sets of this size."""
         kappa, c = min(self.kappa, 1.0 / rho), self.c
         if is_bold(state.phase[0]):
-            kappa, c = 1.0 / rho, max(c, 2.0 * math.sqrt(rho))
+            kappa, c = 1.0 / rho, max(c, (BOLD if state.share[0] > 0.0 else ALONE) * math.sqrt(rho))
         if self.delay > 0.0:
             kappa = min(kappa, 0.5 / rho, 0.25 / self.delay)
         return kappa, c
@@ -370,13 +375,23 @@ class Guarded(Learner):
             second = rival(adjusted, best)
             y = played.label if played.label >= 0 else second
             loss = hinge_at(y == best, adjusted[y] - adjusted[second if y == best else best])
-            if played.label >= 0:
-                self.correct(state, plan, x, played, loss)
+            mistake = 1.0 if y != best else 0.0
+            weight, excess = 0.0, 0.0
             if is_known:
                 weight = plan.table.game.top[y] / (plan.table.largest * propensity(plan, played, best))
-                error = (1.0 if y != best else 0.0) - USELESS_ERROR * (1.0 - 1.0 / K)
-                state.errors[0] += error
-                self.doubt_scorer(state, weight * (error if self.scorer.learns() else loss - USELESS_LOSS))
+                excess = mistake - USELESS_ERROR * (1.0 - 1.0 / K)
+                state.errors[0] += excess
+            if not self.scorer.learns():
+                excess = loss - USELESS_LOSS
+                if is_bold(state.phase[0]):
+                    weight = 0.0
+                    if played.label >= 0:
+                        weight = plan.table.game.top[y] / (plan.table.largest * propensity(plan, played, y))
+                        excess = max(excess, mistake - self.find_own_mistake(state, adjusted, played))
+            if played.label >= 0:
+                self.correct(state, plan, x, played, loss)
+            if weight > 0.0:
+                self.doubt_scorer(state, weight * excess)
         if state.learned[0] == 0.0:
             begin_comparison(state.fit, K)
         state.learned[0] += 1.0
@@ -404,6 +419,15 @@ class Guarded(Learner):
         state.restarts[0] += 1.0
 
     @compiled
+    def find_own_mistake(self, state: Any, adjusted: Floats, played: Round) -> float:
+        """Return 1 where the guard's own part of the scores, G x, has another largest class than the label, else 0."""
+        a, best = state.share[0] - self.find_rate(state) * find_trust(state) * state.slopes[0], 0
+        for k in range(1, played.scores.size):
+            if played.scores[k] - a * adjusted[k] > played.scores[best] - a * adjusted[best]:
+                best = k
+        return 1.0 if best != played.label else 0.0
+
+    @compiled
     def correct(self, state: Any, plan: Plan, x: Row, played: Round, loss: float) -> None:
         """Learn the guard's own weights from a label that was seen, where the scorer's loss is given."""
         y, scores, K = played.label, played.scores, played.scores.size
@@ -426,10 +450,10 @@ class Guarded(Learner):
 
     @compiled
     def doubt_scorer(self, state: Any, excess: float) -> None:
-        """Ask whether the scorer fails, or does well again, where the action reveals whether its best class is the
-        label; then begin a phase with the largest steps, or with small ones.
+        """Ask whether the scorer fails, or does well again; then begin a phase with the largest steps, or with small
+        ones.
 
-        Evidence is how much larger its loss is than that of knowing little, divided by the probability of being shown.
+        `excess` is by how much it does worse than it should, divided by the probability of being shown.
         """
         if is_bold(state.phase[0]):
             excess = -excess
@@ -512,6 +536,21 @@ def find_gamma(c: float, blind: float) -> float:
 
 
 @helper
+def weigh_scores(state: Any) -> tuple[float, float]:
+    """The weight of the scorer's scores in this round, and minus that of the scores that came with x."""
+    eta = state.rates[ETA]
+    return state.share[0] - eta * state.rates[TRUST] * state.slopes[0], eta * state.slopes[1]
+
+
+@helper
+def find_trust(state: Any) -> float:
+    """How large the steps of the scorer's weight are: less in a phase that began without the scorer, so that scores
+    which undo what was learned there soon have no say.
+    """
+    return 1.0 if state.share[0] > 0.0 else 1.0 / DISTRUST
+
+
+@helper
 def is_bold(phase: float) -> bool:
     """Whether the steps of a phase are the largest: in every other one, beginning with small steps."""
     return phase % 2.0 == 1.0
@@ -562,7 +601,8 @@ def measure_size(state: Any, plan: Plan, x: Row) -> float:
     largest difference D between the scores of two classes; the scores that came with x have a D of their own.
     """
     own, given = find_spread(state.adjusted), find_spread(state.given)
-    return plan.table.largest * max(LEAST_SIZE, 4.0 * cut_length(state, x) + 2.0 * (own * own + given * given))
+    spread = state.rates[TRUST] * own * own + given * given
+    return plan.table.largest * max(LEAST_SIZE, 4.0 * cut_length(state, x) + 2.0 * spread)
 
 
 @helper
@@ -607,7 +647,7 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
         slope = hinge_slope(y == greedy, m)
         loss = hinge_at(y == greedy, m)
         b, g = state.adjusted[y] - state.adjusted[other], state.given[y] - state.given[other]
-        squared = slope * slope * (2.0 * length + b * b + g * g)
+        squared = slope * slope * (2.0 * length + state.rates[TRUST] * b * b + g * g)
         state.losses[y] = c * loss
         if late > 0.0:
             state.losses[y] -= c * late * math.sqrt(squared)

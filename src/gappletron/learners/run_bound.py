@@ -14,6 +14,9 @@ WHY = {
 # So many restarts are named in a sentence, for each reason.
 NAMED = 4
 
+# In a phase that began without the scorer, the square of its weight counts so many times in the distance from there.
+DISTRUST = 8.0
+
 
 @dataclass(frozen=True)
 class Restart:
@@ -63,7 +66,7 @@ class RunBound:
     :param own_loss: the same sum for the scores that were played.
     :param value_sum: the sum of max(0, V_t), which is known exactly.
     :param distance: the sum of 1 / (2 eta) over the phases that began with the scorer, at (0, 1).
-    :param distance_from_nothing: the same sum over those that began without it, at (0, 0).
+    :param distance_from_nothing: the same sum over those that began without it, at (0, 0), where a^2 counts 8 times.
     :param labels_seen: how many labels the estimates rest on.
     :param phases: how often the guard began anew, and one.
     :param uncovered: the rounds in which a limit on the exploration hid a label for certain: nothing is proved then.
@@ -113,7 +116,7 @@ class RunBound:
 
     def against(self, norm: float, a: float = 0.0) -> float:
         """Return what is added to the loss of a fixed linear classifier (U, a) with ``||U|| = norm``."""
-        U, from_scorer, from_nothing = norm * norm, (a - 1.0) ** 2, a * a
+        U, from_scorer, from_nothing = norm * norm, (a - 1.0) ** 2, DISTRUST * a * a
         distances = self.distance * (U + from_scorer) + self.distance_from_nothing * (U + from_nothing)
         return distances + self.value_sum
 

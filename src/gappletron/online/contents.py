@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import functools
 import itertools
+import numbers
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label
 from gappletron.base.errors import SpentReceipt, UserError
 from gappletron.data.arrays import check_sparse
+from gappletron.data.records.columns import is_many_records
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
@@ -94,6 +96,16 @@ class Contents:
         """Return a row or a record as a checked vector."""
         return self.player.check(x) if self.encoder is None else self.encoder.vector(x)
 
+    def holds_many(self, x: Any) -> bool:
+        """Return whether this is many rows rather than one; nothing is checked."""
+        if self.encoder is not None:
+            return is_many_records(x)
+        if hasattr(x, "tocsr"):
+            return bool(x.ndim == 2 and x.shape[0] != 1)
+        if hasattr(x, "ndim"):
+            return bool(x.ndim == 2)
+        return isinstance(x, list) and bool(x) and not isinstance(x[0], numbers.Real) and np.ndim(x[0]) == 1
+
     def check_only_row(self, X: Any) -> Vector | None:
         """Return the row or the record of a batch of one to predict, checked; None where the batch is a larger one, or
         of another form: then it is looked at as such.
@@ -147,6 +159,11 @@ class Contents:
                     "the receipt if the label will never be known"
                 )
             return UNSEEN_LABEL
+        if label is None and None not in own.classes:
+            raise UserError(
+                "the label None is no class: pass UNSEEN where the round is over and the label stayed hidden, and call "
+                "forget() where no feedback will come"
+            )
         position = own.class_index(label)
         if position >= graph.n_classes or not graph.visible.item(action, position):
             added = ", which was added later" if position >= graph.n_classes else ""

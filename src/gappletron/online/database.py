@@ -127,8 +127,22 @@ class Database(ABC):
             raise UserError(f"{self.name!r} was written by another gappletron: open it with that version")
 
 
-def open_database(place: str | PathLike[str], durability: str | None = None) -> Database:
-    """Return the database at a path or URL, to be written if a durability is given, and else to be read."""
+class Source(ABC):
+    """A place whose models share the connections of this process: see :mod:`gappletron.online.shared`."""
+
+    @abstractmethod
+    def open(self, durability: str | None) -> Database:
+        """Return the database for one model, to be written if a durability is given, and else to be read."""
+
+
+# Where models are stored: a file, a URL, or connections that are there already.
+Place = str | PathLike[str] | Source
+
+
+def open_database(place: Place, durability: str | None = None) -> Database:
+    """Return the database of a place, to be written if a durability is given, and else to be read."""
+    if isinstance(place, Source):
+        return place.open(durability)
     if isinstance(place, str) and place.startswith(URLS):
         try:
             from gappletron.online.postgres import Postgres

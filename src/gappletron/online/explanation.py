@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from gappletron.base import tables
@@ -118,8 +117,8 @@ class Explanation:
     def headline(self) -> str:
         """What was decided, in one sentence."""
         return (
-            f"{self.label}, not {self.against}: decided with probability {self.probability:.3g}, "
-            f"{self.exploration:.3g} is exploration; estimated to be right with {self.chances[self.label]:.3g}"
+            f"{self.label}, not {self.against}: decided with probability {self.probability:.3g} (exploration takes "
+            f"{self.exploration:.3g}); right with probability {self.chances[self.label]:.3g} by the model's estimate"
         )
 
     def __str__(self) -> str:
@@ -131,11 +130,7 @@ class Explanation:
         return "\n".join([tables.wrap(make_printable(self.headline), width), *tables.align(HEADER, rows, width)])
 
     def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><td>{escape(name)}</td><td>{value}</td><td>{added}</td></tr>" for name, value, added in self.rows()
-        )
-        head = "".join(f"<th>{name}</th>" for name in HEADER)
-        return f"<p>{escape(self.headline)}</p><table><tr>{head}</tr>{cells}</table>"
+        return tables.make_html(HEADER, self.rows(), self.headline)
 
 
 HEADER = ("part", "value", "added")

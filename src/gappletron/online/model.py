@@ -19,6 +19,8 @@ from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import KeyReused, UserError
 from gappletron.base.parts import part
 from gappletron.base.signals import held_back
+from gappletron.base.tables import make_html
+from gappletron.base.text import listing
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
@@ -36,7 +38,7 @@ from gappletron.online.journal import WEEK, Journal, Policy
 from gappletron.online.opening import open_contents, read_model
 from gappletron.online.receipts import Receipt, Receipts, Unseen, WaitingLimits
 from gappletron.play import archive
-from gappletron.play.checks import check_distribution
+from gappletron.play.checks import check_distribution, check_propensities
 from gappletron.play.limits import Budget, Limits, LimitsReport
 from gappletron.play.monitor import Monitor
 from gappletron.play.monitor_state import NoWatch
@@ -103,6 +105,18 @@ class Online(DurableModel):
     def __repr__(self) -> str:
         what = f"{self.rounds} rounds, {self.waiting} waiting, {self.features} features"
         return f"<Online {self.learner.name} on {self.graph}: {what}>"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "learner": self.learner.name,
+            "graph": self.graph.caption,
+            "classes": listing(self.graph.classes),
+            "x is": "a vector" if self.encoder is None else repr(self.encoder),
+            "rounds": f"{self.rounds:,}",
+            "waiting for feedback": f"{self.waiting:,}",
+            "features": f"{self.features:,}",
+        }
+        return make_html(("Online", ""), facts.items())
 
     @classmethod
     def from_player(cls, player: Player, encoder: Encoder | None = None) -> Online:
@@ -197,9 +211,10 @@ class Online(DurableModel):
 
     @changing
     def act(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Receipt:
-        """Draw an action for x.
+        """Draw an action for x, one row; :meth:`act_many` takes many.
 
-        :param x: ``(indices, values)`` (the fastest), a dense vector of length `features`, a one-row scipy sparse
+        :param x: for a model with an encoder a record: a dict, a named tuple, a row of a frame, or a text. For one
+            without: ``(indices, values)`` (the fastest), a dense vector of length `features`, a one-row scipy sparse
             matrix, or a mapping from index to value. Values of a repeated index are added up.
         :param graph: the feedback graph of this round, where it is not the model's own: any graph over the same
             classes and actions. No theorem of the paper covers a graph that changes.
@@ -225,7 +240,7 @@ class Online(DurableModel):
 
     @changing
     def act_many(self, X: Iterable[Any], graph: FeedbackGraph | None = None, scores: Any = None) -> list[Receipt]:
-        """Draw an action for every x, in order: as :meth:`act` does, in one transaction.
+        """Draw an action for every row of X, in order: as :meth:`act` does, in one transaction.
 
         All are checked before the first is played.
 
@@ -265,7 +280,10 @@ class Online(DurableModel):
 
     @changing
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
-        """Take in the feedback of one action: the label, or UNSEEN where the round is over and the graph hid it."""
+        """Take in the feedback of one action: the label, or UNSEEN where the round is over and the graph hid it.
+
+        :meth:`learn_many` takes that of many.
+        """
         waiting = self._receipts.find(receipt, self._player)
         position = self._contents.check_label(waiting, label)
         transitions.learn(self._contents, waiting, position, time.time())
@@ -302,6 +320,34 @@ class Online(DurableModel):
         transitions.change(self._contents, events.Taught(time.time(), position, known, *row))
 
     @changing
+    def teach_many(self, X: Any, labels: Iterable[Label], propensity: Any = None, scores: Any = None) -> None:
+        """Learn the labels of many rows, in order: as :meth:`teach` does, in one transaction.
+
+        All are checked before the first is learned.
+
+        :param X, scores: as those of :meth:`act_many`.
+        :param labels: one for each row.
+        :param propensity: a number for each row, or one for all; by default 1.
+
+        >>> from gappletron import Encoder, FeedbackGraph, Online
+        >>> model = Online(graph=FeedbackGraph.filtering(["ham", "spam"]), encoder=Encoder())
+        >>> model.teach_many(["win a prize", "see you at five"] * 20, ["spam", "ham"] * 20)
+        >>> model.predict("a prize")
+        'spam'
+        """
+        rows, now = self._contents.check_rows(X), time.time()
+        vectors = rows.each() if isinstance(rows, Vectors) else rows
+        places = [self.graph.class_index(label) for label in labels]
+        if len(places) != len(vectors):
+            raise UserError(f"there are {len(vectors)} rows and {len(places)} labels: give one for each row")
+        observed = check_propensities(propensity, len(vectors)).tolist()
+        given = self._contents.check_many_scores(scores, len(vectors)).tolist() or itertools.repeat(None)
+        known = itertools.repeat(None) if propensity is None else observed
+        for vector, place, chance, own in zip(vectors, places, known, given, strict=False):
+            row = vector.indices.tolist(), vector.values.tolist(), own
+            transitions.change(self._contents, events.Taught(now, place, chance, *row))
+
+    @changing
     def reset(self) -> None:
         """Let the learner forget what may be out of date, as if it had noticed a change; what it knows stays in part.
 
@@ -332,11 +378,17 @@ class Online(DurableModel):
         return self._receipts.find(id, self._player)
 
     @looking
-    def predict(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Label:
-        """Return the greedy class for x; draws nothing and changes nothing.
+    def predict(self, x: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> Any:
+        """Return the greedy class for x; for many rows those of all, as :meth:`predict_many` does.
 
+        Draws nothing and changes nothing.
+
+        :param x: one row, as that of :meth:`act`; or many: a frame, a table, an array with two dimensions, a sparse
+            matrix of several rows, or a list of records.
         :param graph, scores: as those of :meth:`act`; the graph matters to learners that use its costs.
         """
+        if self._contents.holds_many(x):
+            return self.predict_many(x, graph, scores)
         player = self._player
         vector, given = self._contents.check_row(x), player.check_scores(scores)
         return player.graph.classes[player.predict_vector(vector, NO_VECTOR.values, given, graph)]
@@ -369,9 +421,9 @@ class Online(DurableModel):
 
     @looking
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> list[Label]:
-        """Return the greedy class of every row of a dense array, a sparse matrix or a frame of numbers.
+        """Return the greedy class of every row of a dense array, a sparse matrix or a frame of numbers, as a list.
 
-        With an encoder: of every record of a frame or a list.
+        With an encoder: of every record of a frame or a list. For one row there is :meth:`predict`.
 
         :param scores: as those of :meth:`act_many`.
         """

@@ -31,7 +31,7 @@ from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.registry import find_learner
 from gappletron.online import events, transitions
 from gappletron.online.contents import FORMAT, Contents
-from gappletron.online.database import Missing
+from gappletron.online.database import Missing, Place
 from gappletron.online.journal import Journal, Policy
 from gappletron.online.receipts import WaitingLimits
 from gappletron.online.replay import UnusualError, replay_together, split_events
@@ -54,7 +54,7 @@ VERSIONS = {
 
 
 def open_contents(
-    place: str | PathLike[str],
+    place: Place,
     name: str,
     policy: Policy,
     given: dict[str, Any],
@@ -69,7 +69,7 @@ def open_contents(
     """
     is_new = not is_stored(place, name)
     if is_new and start is None and "graph" not in given:
-        raise UserError(
+        raise Missing(
             f"there is no model {name!r} in {str(place)!r} yet, and a new one needs a graph: give one, for example "
             "graph=FeedbackGraph.filtering(['ham', 'spam'])"
         )
@@ -91,7 +91,7 @@ def open_contents(
     return contents
 
 
-def is_stored(place: str | PathLike[str], name: str) -> bool:
+def is_stored(place: Place, name: str) -> bool:
     """Return whether a place holds a model of this name."""
     try:
         Store(place, name).close()

@@ -22,6 +22,8 @@ from gappletron.play.turns import Turn
 # The least and the most events of a block, and the most numbers of their rows: for few nothing needs to be compiled;
 # many take memory, and the collector of garbage looks at all of them.
 LEAST, MOST, MOST_NUMBERS = 1_000, 2_048, 2**20
+# The least where what is needed is there already, as in a process that opens many models.
+FEW = 16
 KNOWN = frozenset({Decided, Fed, Restarted})
 
 
@@ -55,9 +57,9 @@ def replay_together(model: Contents, block: list[Event], graphs: dict[int, Feedb
     """Make the changes of a block again; return how many decisions have other probabilities now. An
     :class:`UnusualError`, and nothing is changed, where they must be made one by one.
     """
-    if len(block) < LEAST:
-        raise UnusualError
     player, receipts = model.player, model.receipts
+    if len(block) < FEW or (len(block) < LEAST and not player.engine.knows_repeat):
+        raise UnusualError
     decisions = [event for event in block if type(event) is Decided]
     if any(graphs[version] is not player.graph for version in {event.graph for event in decisions}):
         raise UnusualError

@@ -28,7 +28,7 @@ from gappletron.play.player import Player
 from gappletron.play.turns import LEARNED, WAITING, Turn
 
 try:
-    from river import base
+    from river import base, compose
 except ImportError:
     raise UserError("River is not installed: pip install 'gappletron[river]'") from None
 
@@ -249,11 +249,17 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    dataset: Iterable[tuple[Mapping[Any, Any], Any]], model: RiverClassifier, metric: Any, *, delay: int = 0
+    dataset: Iterable[tuple[Mapping[Any, Any], Any]],
+    model: RiverClassifier | compose.Pipeline,
+    metric: Any,
+    *,
+    delay: int = 0,
 ) -> Evaluation:
     """Play a dataset of River: the model acts, and learns only the labels that its graph reveals.
 
     :param dataset: pairs of a dict of features and a label.
+    :param model: a :class:`RiverClassifier`, or a pipeline that ends in one. Transformers learn from every row, those
+        that need labels from the labels that are seen.
     :param metric: a metric of River that takes labels; it is updated with the actions.
     :param delay: how many rounds later the feedback comes.
 
@@ -265,27 +271,50 @@ def evaluate(
     >>> result.rounds, result.labels_seen < 800, result.metric.get() > 0.8
     (1250, True, True)
     """
-    if not isinstance(model, RiverClassifier):
-        raise UserError(f"{type(model).__name__} is not a RiverClassifier: other models do not act on a graph")
+    *transformers, classifier = model.steps.values() if isinstance(model, compose.Pipeline) else (model,)
+    if not isinstance(classifier, RiverClassifier):
+        raise UserError(
+            f"{type(classifier).__name__} is not a RiverClassifier: give one, or a pipeline that ends in one, since "
+            "other models do not act on a graph"
+        )
     whole(delay, "delay")
-    waiting: deque[tuple[RiverAct, Any]] = deque()
+    waiting: deque[tuple[RiverAct, Mapping[Any, Any], Any]] = deque()
     rounds = seen = 0
     for x, y, *_ in dataset:
-        act = model.act_one(x)
+        act = classifier.act_one(_transform(transformers, x))
         metric.update(y, act.action)
         rounds += 1
-        waiting.append((act, y))
+        waiting.append((act, x, y))
         if len(waiting) > delay:
-            seen += _tell(model, *waiting.popleft())
-    for act, y in waiting:
-        seen += _tell(model, act, y)
+            seen += _tell(classifier, transformers, *waiting.popleft())
+    for found in waiting:
+        seen += _tell(classifier, transformers, *found)
     return Evaluation(metric, rounds, seen)
 
 
-def _tell(model: RiverClassifier, act: RiverAct, y: Any) -> bool:
+def _transform(transformers: Iterable[Any], x: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return x as the classifier of a pipeline sees it; the transformers learn from it what needs no label."""
+    for transformer in transformers:
+        if not _is_supervised(transformer):
+            transformer.learn_one(x)
+        x = transformer.transform_one(x)
+    return x
+
+
+def _is_supervised(transformer: Any) -> bool:
+    return bool(getattr(transformer, "_supervised", False))
+
+
+def _tell(
+    classifier: RiverClassifier, transformers: Iterable[Any], act: RiverAct, x: Mapping[Any, Any], y: Any
+) -> bool:
     """Tell the model what the action reveals of the label; return whether that is the label."""
     is_seen = act.reveals_all or _check_label(y) in act.reveals
-    model.learn_from(act, y if is_seen else UNSEEN)
+    classifier.learn_from(act, y if is_seen else UNSEEN)
+    for transformer in transformers if is_seen else ():
+        if _is_supervised(transformer):
+            transformer.learn_one(x, y)
+        x = transformer.transform_one(x)
     return is_seen
 
 

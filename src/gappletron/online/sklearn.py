@@ -88,6 +88,8 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
     :param graph: what is seen after which prediction: the name of a preset (``"full"``, ``"bandit"``, ``"filtering"``
         and so on), or a :class:`FeedbackGraph` whose classes are the labels.
     :param revealing: the class or classes that reveal; needed for the presets that have some, since classes are sorted.
+    :param costs: what actions cost at labels, where not 0 and 1: as in :class:`FeedbackGraph`, such as
+        ``{("spam", "ham"): 10}``; for learners that minimise costs.
     :param normalize: how rows are scaled, as in :class:`Online`.
     :param bias: whether rows get a feature that is always 1, as in :class:`Online`.
     :param shuffle: whether `fit` takes the rows in a random order. Do so where they are sorted by class: an online
@@ -135,6 +137,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         learner: Learner | str = "auto",
         graph: FeedbackGraph | str = "full",
         revealing: Any = None,
+        costs: Any = None,
         normalize: Normalization | str | None = "auto",
         bias: bool | str = "auto",
         shuffle: bool = False,
@@ -144,6 +147,7 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         self.learner = learner
         self.graph = graph
         self.revealing = revealing
+        self.costs = costs
         self.normalize = normalize
         self.bias = bias
         self.shuffle = shuffle
@@ -239,12 +243,12 @@ class GappletronClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.graph, FeedbackGraph):
             if self.revealing is not None:
                 raise UserError("revealing is only for presets, and this graph has edges of its own: omit it")
-            return self.graph
+            return self.graph if self.costs is None else self.graph.with_costs(self.costs)
         if len(names) < 2:
             return None
         if self.graph in FeedbackGraph.BY_REVEALING_CLASS and self.revealing is None:
             raise UserError(f"the {self.graph} graph needs the class that reveals, as in revealing={names[0]!r}")
-        return FeedbackGraph.preset(self.graph, names, self.revealing)
+        return FeedbackGraph.preset(self.graph, names, self.revealing, costs=self.costs)
 
     def _make_chunks(self, X: Any, positions: NDArray[np.int64]) -> Iterator[tuple[slice, Chunk]]:
         """Yield the rows with their labels as positions in the graph, and which rows they are; none where there is

@@ -9,7 +9,6 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from os import PathLike
 from typing import Any, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from gappletron.base.errors import Damaged, Unavailable, UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online import events
-from gappletron.online.database import NAME, Conflict, Missing, Row, open_database
+from gappletron.online.database import NAME, Conflict, Missing, Place, Row, open_database
 from gappletron.online.events import Answer, Batch, Event, Fed
 from gappletron.online.tables import ACTS, CHANGES, COMMITS, FEEDBACK, GRAPHS, NAMES, PARTS, SNAPSHOTS
 from gappletron.play import archive
@@ -67,7 +66,7 @@ class Store:
     (True, 0)
     """
 
-    def __init__(self, place: str | PathLike[str], name: str = NAME, durability: str | None = None) -> None:
+    def __init__(self, place: Place, name: str = NAME, durability: str | None = None) -> None:
         if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
             raise UserError(f"a model cannot be called {name!r}: give it a name of 1 to 100 printable letters")
         self.database = open_database(place, durability)
@@ -205,8 +204,10 @@ class Store:
         """Store a graph, and the names of its actions and classes for those who query; nothing where it is there."""
         if self.database.run("SELECT graph FROM graphs WHERE graph = ?", version):
             return
-        self.database.insert(GRAPHS, [(version, document)])
-        self.database.insert(NAMES, _list_names(version, document))
+        # Another model may store the same graph now: the statement waits for it, and then its names are there.
+        self.database.run(f"INSERT INTO {GRAPHS.name} VALUES (?, ?) ON CONFLICT (graph) DO NOTHING", version, document)
+        if not self.database.run("SELECT graph FROM names WHERE graph = ? LIMIT 1", version):
+            self.database.insert(NAMES, _list_names(version, document))
 
     def read_graph(self, version: int) -> FeedbackGraph:
         """Return the graph of this version."""

@@ -11,13 +11,14 @@ A check of an ordering of means also has the ordering as a formula of the single
 
 import functools
 import itertools
+import statistics
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
 from gappletron.paper import evidence
-from gappletron.paper.evidence import AllOf, AnyOf, Formula, Less, Series
+from gappletron.paper.evidence import AllOf, AnyOf, Formula, Less, Series, Weight
 from gappletron.paper.results import Cell, Result, Spread, Summary
 from gappletron.paper.styles import label_learner
 from gappletron.paper.sweeps import DETERMINISTIC, SWEEPS
@@ -48,7 +49,8 @@ class Claim(NamedTuple):
 
     `needs` names the runs that the test uses: a sweep, or a sweep and one tuning; `repeats` is the minimum number of
     repeats (two for a range). `unit` is what the rule is checked on: the cells, or rows or learners in them. `share` is
-    the minimum and the maximum share of these on which the rule must be true; all of them by default.
+    the minimum and the maximum share of these on which the rule must be true; all of them by default. `average` is the
+    same rule for the means over all cells, where the paper says "on average".
     """
 
     id: str
@@ -60,6 +62,7 @@ class Claim(NamedTuple):
     unit: str = "cells"
     repeats: int = 1
     share: tuple[float, float] = (1.0, 1.0)
+    average: Callable[[Summary], Check] | None = None
 
 
 class Verdict(NamedTuple):
@@ -72,6 +75,7 @@ class Verdict(NamedTuple):
 
     claim: Claim
     checks: tuple[Check, ...]
+    average: Check | None = None
 
     @property
     def true_checks(self) -> int:
@@ -91,7 +95,14 @@ class Verdict(NamedTuple):
 
     @property
     def text(self) -> str:
-        """In how many cells the rule is true, and whether the claim holds if it is about a share of the cells."""
+        """In how many cells the rule is true, and whether the claim holds if it is about a share of the cells; and
+        whether the rule is true of the means over all cells, where the paper speaks of an average.
+        """
+        if self.average is None:
+            return self._count()
+        return f"{self._count()}; the means over all cells {'hold' if self.average.holds else 'do not hold'}"
+
+    def _count(self) -> str:
         count = f"{self.true_checks} of {len(self.checks)} {self.claim.unit}"
         if self.claim.share == (1.0, 1.0):
             return f"holds in {count}"
@@ -104,10 +115,19 @@ class Verdict(NamedTuple):
         "holds", "does not hold" or "cannot be told at this size"; each of the first two is wrong with probability at
         most :data:`gappletron.paper.evidence.ERROR_RATE`. None where the claim is not about means.
         """
+        weights = self._weigh()
+        return evidence.judge(weights, self.claim.share) if weights else None
+
+    @property
+    def levels(self) -> Weight | None:
+        """The smallest error rates at which the test says "holds" and "does not hold"; None as for `word`."""
+        weights = self._weigh()
+        return evidence.find_levels(weights, self.claim.share) if weights else None
+
+    def _weigh(self) -> list[Weight]:
+        """Return the p-values of every check; none where the claim is not about means."""
         orderings = [check.ordering for check in self.checks if check.ordering is not None]
-        if len(orderings) < len(self.checks):
-            return None
-        return evidence.judge([evidence.weigh(ordering) for ordering in orderings], self.claim.share)
+        return [evidence.weigh(ordering) for ordering in orderings] if len(orderings) == len(self.checks) else []
 
     @property
     def exceptions(self) -> tuple[Check, ...]:
@@ -122,7 +142,7 @@ def judge_claims(summary: Summary) -> list[Verdict]:
     []
     """
     return [
-        Verdict(claim, tuple(claim.test(summary)))
+        Verdict(claim, tuple(claim.test(summary)), claim.average(summary) if claim.average else None)
         for claim in CLAIMS
         if all(_has_runs(summary, needed, claim.repeats) for needed in claim.needs)
     ]
@@ -215,6 +235,18 @@ def below(
         pairs = itertools.product(better, worse) if VALUES[value].of_run else ()
         parts = tuple(_order(every[low], every[high], value, slack) for low, high in pairs)
         yield Check(where, most < least * slack, _list_numbers(spreads, value), AllOf(parts) if parts else None)
+
+
+def below_on_average(summary: Summary, sweep: str, better: Sequence[str], worse: Sequence[str]) -> Check:
+    """The same for the means over all cells, each learner with its better tuning in each of them."""
+    means = {
+        name: statistics.fmean(summary.best(sweep, name, cell).mean for cell in summary.cells(sweep))
+        for name in (*better, *worse)
+    }
+    holds = max(means[name] for name in better) < min(means[name] for name in worse)
+    return Check(
+        "all cells", holds, ", ".join(f"{label_learner(name)} {_format(mean)}" for name, mean in means.items())
+    )
 
 
 def lowest(
@@ -372,8 +404,10 @@ TESTS: dict[str, Callable[..., Iterator[Check]]] = {
 }
 
 
-def _make_claim(test: dict[str, Any], needs: list[str], **fields: Any) -> Claim:
+def _make_claim(test: dict[str, Any], needs: list[str], *, on_average: bool = False, **fields: Any) -> Claim:
     kind = test.pop("kind")
+    if on_average:
+        fields["average"] = functools.partial(below_on_average, **test)
     fields["share"] = tuple(fields.get("share", (1.0, 1.0)))
     return Claim(needs=tuple(needs), test=functools.partial(TESTS[kind], **test), **fields)
 

@@ -175,3 +175,38 @@ def judge(weights: Sequence[Weight], share: tuple[float, float] = (1.0, 1.0), ra
     if share[0] <= fewest and most <= share[1]:
         return HOLDS
     return FAILS if most < share[0] or share[1] < fewest else UNKNOWN
+
+
+def find_levels(weights: Sequence[Weight], share: tuple[float, float] = (1.0, 1.0)) -> Weight:
+    """Return the smallest rates at which :func:`judge` says "holds", and "does not hold", of a claim; 1 if at none.
+
+    >>> find_levels([Weight(0.01, 0.99), Weight(0.02, 0.98)])
+    Weight(true=0.02, false=1.0)
+    """
+    n = 1 if share == (1.0, 1.0) else len(weights)
+    rates = sorted({min(1.0, value * n) for weight in weights for value in weight} | {1.0})
+    if share == (1.0, 1.0):
+        return Weight(_show_all([weight.true for weight in weights]), _show_one([weight.false for weight in weights]))
+    words = [judge(weights, share, rate) for rate in rates]
+    return Weight(
+        *(next((rate for rate, said in zip(rates, words, strict=True) if said == word), 1.0) for word in (HOLDS, FAILS))
+    )
+
+
+def adjust(levels: Mapping[str, Weight], rate: float = ERROR_RATE) -> dict[str, str]:
+    """Return one of the three words for every claim, so that all together are wrong with probability at most `rate`.
+
+    Holm's method on two hypotheses per claim, that it holds and that it does not.
+
+    >>> adjust({"a": Weight(0.001, 1.0), "b": Weight(0.04, 1.0)})
+    {'a': 'holds', 'b': 'cannot be told at this size'}
+    """
+    every = sorted(
+        (value, name, word) for name, pair in levels.items() for value, word in zip(pair, (HOLDS, FAILS), strict=True)
+    )
+    found = dict.fromkeys(levels, UNKNOWN)
+    for place, (value, name, word) in enumerate(every):
+        if value > rate / (len(every) - place):
+            break
+        found[name] = word
+    return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gappletron.paper import templates, theorems
 from gappletron.paper.claims import CLAIMS, OURS, Claim, Verdict
-from gappletron.paper.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN
+from gappletron.paper.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN, adjust
 from gappletron.paper.figures.drawing import DPI, Saved, use_figure_style
 from gappletron.paper.figures.grids import find_contests
 from gappletron.paper.results import Result, Summary
@@ -59,6 +59,7 @@ def render(
         grades={verdict.claim.id: _grade(verdict) for verdict in verdicts},
         links={verdict.claim.id: _find_figures(verdict.claim, pictures) for verdict in verdicts},
         words=[(word, sum(words[verdict.claim.id] == word for verdict in paper)) for word in (HOLDS, FAILS, UNKNOWN)],
+        adjusted=_count_adjusted(paper),
         error_rate=ERROR_RATE,
         study=study,
         base=BASE_SETTING,
@@ -68,12 +69,19 @@ def render(
         tables=_make_tables(summary),
         uppers=uppers,
         tightness=_tabulate_tightness(uppers),
+        table=_fill_table(uppers),
         confidence=theorems.CONFIDENCE,
         lowers=theorems.lower_bounds(results),
         times=_measure_times(results),
         delta=theorems.DELTA,
         standard_errors=theorems.STANDARD_ERRORS,
     )
+
+
+def _count_adjusted(verdicts: Sequence[Verdict]) -> list[tuple[str, int]]:
+    """Return how often each of the three words is said, if all together may be wrong at the error rate."""
+    said = list(adjust({each.claim.id: each.levels for each in verdicts if each.levels is not None}).values())
+    return [(word, said.count(word)) for word in (HOLDS, FAILS, UNKNOWN)]
 
 
 def _grade(verdict: Verdict) -> str:
@@ -148,6 +156,28 @@ def _tabulate_tightness(uppers: Sequence[theorems.Upper]) -> dict[str, Any]:
     return {"graphs": graphs, "rows": [(name, [cells.get((name, graph)) for graph in graphs]) for name in names]}
 
 
+# Table 1 of the paper: the rows, the orders that it prints, and the theorems in our list for partial and full feedback.
+TABLE = (
+    ("non-separable", "B √(ρKT)", "KB²", "expectation", "full-expectation"),
+    ("separable", "B √(ρT)", "B²", "expectation-separable", "full-expectation-separable"),
+)
+
+
+def _fill_table(uppers: Sequence[theorems.Upper]) -> dict[str, Any] | None:
+    """Return the paper's Table 1 with the bounds and mistakes of GapSmH on unit vectors, for each graph."""
+    rows = {
+        (row.theorem, row.task.graph): row
+        for row in uppers
+        if row.task.learner == "gapsmh" and not row.task.optimizer.startswith("fixed-ogd") and row.refusal is None
+    }
+    graphs = list(dict.fromkeys(graph for _, graph in rows))
+    lines = [
+        (name, partial, full, [rows.get((whole if graph == "full" else part, graph)) for graph in graphs])
+        for name, partial, full, part, whole in TABLE
+    ]
+    return {"graphs": graphs, "rows": lines} if rows else None
+
+
 def _measure_times(results: Sequence[Result]) -> list[tuple[str, int, float, float]]:
     """Return, for each learner, the runs, the seconds in total, the nanoseconds per round."""
     rows = []
@@ -197,8 +227,8 @@ def draw_heat_map(found: Tally) -> Picture:
             if found.find_counts(claim.id, setting) and found.find_held_share(claim.id, setting) > 0.5
         ]
         if held:
-            look = {"marker": "o", "markersize": 4.0, "color": "black", "markeredgecolor": "white"}
-            ax.plot(*zip(*held, strict=True), linestyle="none", **look)
+            xs, ys = zip(*held, strict=True)
+            ax.plot(xs, ys, "o", markersize=4.0, color="black", markeredgecolor="white")
         ax.set_xticks(range(len(settings)), [setting.label for setting in settings], rotation=90, fontsize=7.0)
         ax.set_yticks(range(len(claims)), [claim.id for claim in claims], fontsize=7.0)
         ax.tick_params(length=0)

@@ -307,9 +307,7 @@ BOUNDS = (
             "bounds",
             graph,
             NOISY,
-            _in_ball("expectation", "gapsmh", "gaphin")
-            + _in_wide_ball("expectation")
-            + _in_ball("high-probability", "gaphin"),
+            _in_ball("expectation", "gapsmh", "gaphin") + _in_wide_ball("expectation"),
         )
         for graph in PARTIAL
     ),
@@ -318,12 +316,12 @@ BOUNDS = (
             "bounds",
             graph,
             SEPARABLE,
-            _in_ball("expectation-separable", "gapsmh", "gaphin") + _in_ball("high-probability-separable", "gaphin"),
+            _in_ball("expectation-separable", "gapsmh", "gaphin"),
         )
         for graph in PARTIAL
     ),
     *(
-        Sweep("bounds", graph, data, _in_ball(tuning, "gapsmh"), repeats=MANY)
+        Sweep("bounds", graph, data, _in_ball(tuning, "gapsmh", "gaphin"), repeats=MANY)
         for graph in PARTIAL
         for data, tuning in ((NOISY, "high-probability"), (SEPARABLE, "high-probability-separable"))
     ),
@@ -332,9 +330,9 @@ BOUNDS = (
         "bounds",
         "full",
         NOISY + SEPARABLE,
-        _in_ball("", "gaphin") + _in_wide_ball("") + _with_optimizer(FixedOGD(0.125, RADIUS), "", "gapsmh"),
+        _in_wide_ball("") + _with_optimizer(FixedOGD(0.125, RADIUS), "", "gapsmh"),
     ),
-    Sweep("bounds", "full", NOISY + SEPARABLE, _in_ball("", "gapsmh"), repeats=MANY),
+    Sweep("bounds", "full", NOISY + SEPARABLE, _in_ball("", "gapsmh", "gaphin"), repeats=MANY),
     *(Sweep("bounds", graph, NOISY + SEPARABLE, (_make_decoded(graph),)) for graph in (*PARTIAL, "full")),
 )
 

@@ -5,6 +5,7 @@ a file says is checked as well, here (sizes, before memory is taken) and by thos
 """
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -211,13 +212,20 @@ def read_archive(file: IO[bytes]) -> tuple[Arrays, bool]:
 
 def _read_array(content: bytes) -> NDArray[Any]:
     """Return the array of numbers of a member; it is not copied, and cannot be written to."""
-    file = io.BytesIO(content)
+    begin = 10 + int.from_bytes(content[8:10], "little")
+    shape, dtype = _parse_array_header(content[:begin])
+    return np.frombuffer(content, dtype, offset=begin).reshape(shape)  # an error where the size is another
+
+
+@functools.lru_cache(1000)  # NumPy parses it as Python, and the models of a fleet have the same ones
+def _parse_array_header(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    file = io.BytesIO(head)
     if npy.read_magic(file) != (1, 0):
         raise Damaged
     shape, is_by_columns, dtype = npy.read_array_header_1_0(file, max_header_size=1024)
     if is_by_columns or dtype.kind not in "biuf" or not dtype.isnative:
         raise Damaged
-    return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape)  # an error where the size is another
+    return shape, dtype
 
 
 # --------------------------------------------------------------------------------------------------------------- graphs

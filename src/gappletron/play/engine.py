@@ -19,7 +19,16 @@ from gappletron.data.scores import NO_SCORES
 from gappletron.data.stream import make_chunk
 from gappletron.data.vectors import Checker, Vectors
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.compiling import KeptCode, StandIn, entry, entry_now, in_mode, is_interpreted, same_types
+from gappletron.kernel.compiling import (
+    KeptCode,
+    StandIn,
+    entry,
+    entry_known,
+    entry_now,
+    in_mode,
+    is_interpreted,
+    same_types,
+)
 from gappletron.kernel.numerics import lanes_for
 from gappletron.kernel.packed import Packed, packed
 from gappletron.kernel.pieces import Piece
@@ -227,11 +236,16 @@ class Engine:
         rows = Rows(*NO_ROWS, np.zeros(0), self.room(NO_ROWS.indptr), NO_SCORES)
         self.kernel(rounds.advance, self.pack(self.graph), rows, np.zeros(0), 0, self.new_tally(), record, find=entry)
 
-    def find_repeat(self) -> Any:
+    @property
+    def knows_repeat(self) -> bool:
+        """Whether what plays logged rounds again is there already, since this process has asked for it before."""
+        return self.find_repeat(entry_known) is not None
+
+    def find_repeat(self, find: Any = entry_now) -> Any:
         """Return what plays logged rounds again; None while another process compiles it."""
         nothing = Vectors(*NO_ROWS[:3], np.zeros(0)), np.zeros(0), 0, np.zeros(1, np.int64), np.zeros(0)
         log = Logged(np.zeros((0, 2), np.int64), np.zeros(0), np.zeros((0, 1)))
-        code = self.kernel(rounds.repeat, self.pack(self.graph), *nothing, log)
+        code = self.kernel(rounds.repeat, self.pack(self.graph), *nothing, log, find=find)
         return None if isinstance(code, StandIn) else code
 
     def call(self, function: Any, *arguments: Any) -> Any:

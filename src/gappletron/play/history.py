@@ -100,6 +100,9 @@ class History:
     has_costs: bool = field(metadata=NO_COLUMN)
     restarts: tuple[Restart, ...] = field(default=(), repr=False, metadata=NO_COLUMN)
 
+    def _repr_html_(self) -> str:
+        return Histories([self])._repr_html_()
+
     @property
     def error_rate(self) -> float:
         """Mistakes per round."""
@@ -167,6 +170,13 @@ class Confusion:
             for name, counts in zip(self.actions, self.counts.tolist(), strict=True)
         ]
         return "\n".join(tables.split(header, rows, width))
+
+    def _repr_html_(self) -> str:
+        names = [str(name) for name in self.classes]
+        rows = zip(self.actions, self.counts.tolist(), strict=True)
+        return tables.make_html(
+            ["action \\ label", *names], ([str(name), *(f"{count:,}" for count in counts)] for name, counts in rows)
+        )
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return the table as a pandas DataFrame: actions as the index, labels as the columns."""
@@ -239,6 +249,9 @@ class Histories(Sequence[History]):
         """Return the table; lines have at most so many characters, and columns that have no room are left out."""
         title = [tables.wrap(self.title, width)] if self.title else []
         return "\n".join([*title, *tables.align(self.header, self.rows(), width)])
+
+    def _repr_html_(self) -> str:
+        return tables.make_html(self.header, self.rows(), self.title)
 
     def confusion(self, name: str | None = None) -> Confusion:
         """Return how often each action was played at each label, over all runs of a learner; by default the first.

@@ -7,6 +7,7 @@ numbers mean and prove the intervals.
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,18 +176,29 @@ class Report:
         """Return it ready for JSON, with the warning; names of classes and actions become texts."""
         return {**asdict(self, dict_factory=_make_json_ready), "unjudged": self.unjudged, "warning": self.warning}
 
-    def __str__(self) -> str:
-        lines = [
+    def _repr_html_(self) -> str:
+        more = "".join(f"<p>{escape(line)}</p>" for line in self._remarks())
+        return tables.make_html(("", "estimate", "low", "high", "naive"), self._rows(), self._headline()) + more
+
+    def _headline(self) -> str:
+        return (
             f"{self.rounds:,} rounds, {self.judged:,} judged, {self.labels_seen:,} labels seen, {self.explored:,} "
-            f"explored; intervals of confidence {1.0 - self.alpha:g}",
-            *tables.align(("", "estimate", "low", "high", "naive"), self._rows()),
-        ]
+            f"explored; intervals of confidence {1.0 - self.alpha:g}"
+        )
+
+    def __str__(self) -> str:
+        table = tables.align(("", "estimate", "low", "high", "naive"), self._rows())
+        return "\n".join([self._headline(), *table, *self._remarks()])
+
+    def _remarks(self) -> list[str]:
+        """Return what is said below the table."""
+        lines = []
         if self.unjudged:
             (low, high), (greedy_low, greedy_high) = self.policy.error_of_all, self.greedy.error_of_all
             lines.append(
-                f"{self.unjudged:,} rounds have had no feedback. With them, whatever they were, the error of all rounds "
-                f"is {low:.4f} to {high:.4f} for the policy, and {greedy_low:.4f} to {greedy_high:.4f} for the greedy "
-                "class."
+                f"{self.unjudged:,} rounds have had no feedback. With them, whatever they were, the error of all "
+                f"rounds is {low:.4f} to {high:.4f} for the policy, and {greedy_low:.4f} to {greedy_high:.4f} for the "
+                "greedy class."
             )
         if self.window is not None:
             lines.append(f"The window: rounds {self.window.first:,} to {self.window.last:,}.")
@@ -202,7 +214,7 @@ class Report:
             lines.append(str(self.bound))
         if self.warning is not None:
             lines.append(self.warning)
-        return "\n".join(lines)
+        return lines
 
     def _rows(self) -> list[tuple[str, ...]]:
         """Return a row of the table for each estimate."""

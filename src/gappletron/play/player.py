@@ -20,7 +20,7 @@ from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.base.parts import part
 from gappletron.base.signals import held_back
-from gappletron.base.text import unknown
+from gappletron.base.text import describe, unknown
 from gappletron.data.normalization import find_normalization
 from gappletron.data.prepared import Prepared, prepare_rows, prepare_vector
 from gappletron.data.scores import NO_SCORES
@@ -93,7 +93,9 @@ class Player:
         if chosen.memory is not None:
             made = made.with_memory(chosen.memory)
         if not isinstance(graph, FeedbackGraph):
-            raise UserError(f"{graph!r} is not a FeedbackGraph: make one, as in FeedbackGraph.bandit(['a', 'b', 'c'])")
+            raise UserError(
+                f"{describe(graph)} is not a FeedbackGraph: make one, as in FeedbackGraph.bandit(['a', 'b', 'c'])"
+            )
         if rows not in ("vectors", *AUTO):
             raise unknown(rows, "kind of rows", ["vectors", *AUTO])
         normalize, bias = AUTO.get(rows, (made.default_normalize, made.default_bias))

@@ -63,6 +63,10 @@ class Refusal(HTTPException):
 class Service:
     """The models behind their endpoints, as an ASGI application."""
 
+    # What the addresses of models begin with, and the endpoints of the server.
+    prefixes: tuple[str, ...] = (FIRST_MODEL, ANY_MODEL)
+    of_server: tuple[Endpoint, ...] = OF_SERVER
+
     def __init__(
         self,
         models: Sequence[HostedModel],
@@ -74,7 +78,6 @@ class Service:
     ) -> None:
         self.standbys = standbys
         self.models = {hosted.name: hosted for hosted in models}
-        self.first = models[0]
         self.tokens, self.max_body, self.logs_access = tokens, max_body, logs_access
         # Why models could not be closed.
         self.failures: list[str] = []
@@ -127,15 +130,21 @@ class Service:
         """Return every address with what answers there."""
         routes = [
             Route(prefix + endpoint.path, self.guard(self.call_model(endpoint)), methods=[endpoint.method])
-            for prefix in (FIRST_MODEL, ANY_MODEL)
+            for prefix in self.prefixes
             for endpoint in OF_MODELS
         ]
-        for endpoint in OF_SERVER:
+        for endpoint in self.of_server:
             call = getattr(self, endpoint.handler)
-            routes.append(Route(endpoint.path, call if endpoint.is_public else self.guard(call)))
-        description = describe_service(needs_token=bool(self.tokens), takes_records=self.first.takes_records)
+            call = call if endpoint.is_public else self.guard(call)
+            routes.append(Route(endpoint.path, call, methods=[endpoint.method]))
+        description = describe_service(needs_token=bool(self.tokens), takes_records=self.takes_records)
         pages = {"/openapi.json": Response(encode_json(description), media_type=JSON), **render_pages(description)}
         return routes + [Route(path, page, methods=["GET"]) for path, page in pages.items()]
+
+    @property
+    def takes_records(self) -> bool | None:
+        """Whether the first model takes records; None where there is no first model."""
+        return next(iter(self.models.values())).takes_records
 
     def guard(self, call: Call) -> Call:
         """Return a call that refuses those who may not make it."""
@@ -178,7 +187,7 @@ class Service:
         """Return the model that the address names."""
         name = request.path_params.get("name")
         if name is None:
-            return self.first
+            return next(iter(self.models.values()))
         found = self.models.get(name)
         if found is None:
             raise Refusal(404, str(unknown(name, "model", list(self.models))))

@@ -6,6 +6,7 @@ sent again. So a request whose answer was lost on the way is answered again, and
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import secrets
@@ -16,7 +17,7 @@ from urllib.parse import quote
 
 from gappletron.base.checks import Label
 from gappletron.base.errors import ServiceError, UserError
-from gappletron.service.endpoints import ANY_MODEL, BY_HANDLER, FIRST_MODEL, OF_SERVER
+from gappletron.service.endpoints import ANY_MODEL, BY_HANDLER, FIRST_MODEL, OF_MODELS
 
 if TYPE_CHECKING:  # it loads NumPy and Numba, which the client does not need
     from gappletron.online.receipts import Unseen
@@ -31,6 +32,8 @@ TRY_AGAIN = (429, *ELSEWHERE)
 LONGEST_PAUSE, FIRST_PAUSE = 30.0, 0.2
 # Seconds for which a server that did not answer is not asked, where there are others.
 SILENCE = 3.0
+# The answer of a process of a fleet where another one has the model.
+MOVED = 307
 
 
 class Decision(NamedTuple):
@@ -60,6 +63,8 @@ class Client:
     :param timeout: seconds to wait for a connection, and for an answer.
     :param retries: how often a request is sent again, to every server in turn, after a lost connection or the answers
         429, 502, 503 and 504, with growing pauses, or those that a server asks for.
+
+    In a fleet the client remembers which process has its model.
 
     What the server refuses raises :class:`~gappletron.UserError` with its sentence. What it cannot do raises
     :class:`ServiceError`, also where it cannot be reached. Several threads may share a client.
@@ -102,6 +107,8 @@ class Client:
         # write it at once do no harm.
         self._first, self._again = 0, [0.0] * len(given)
         self._retries = retries
+        # The address of the process of a fleet that has the model, once it is known.
+        self._owner: str | None = None
         self._base = FIRST_MODEL if model is None else ANY_MODEL.format(name=quote(model, safe=""))
         self._headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
         self._pool = urllib3.PoolManager(maxsize=16, timeout=timeout, retries=False)
@@ -177,6 +184,10 @@ class Client:
         """Return all models of the server."""
         return self._call("list_models")["models"]
 
+    def create_model(self, name: str) -> dict[str, Any]:
+        """Make a model of this name in a fleet, if there is none; return what it is."""
+        return self._call("create_model", {"name": name})
+
     def health(self) -> dict[str, Any]:
         """Return ``{"status": "ok"}``, or ``"degraded"`` with a list of `problems`; an error where nothing can be
         stored.
@@ -190,7 +201,7 @@ class Client:
         help.
         """
         endpoint = BY_HANDLER[handler]
-        path = endpoint.path if endpoint in OF_SERVER else self._base + endpoint.path
+        path = self._base + endpoint.path if endpoint in OF_MODELS else endpoint.path
         body, headers = None, dict(self._headers)
         if content is not None:
             headers["Content-Type"] = "application/json"
@@ -202,7 +213,7 @@ class Client:
             headers["Idempotency-Key"] = secrets.token_hex(16)
         found, pause = self._ask(endpoint.method, path, body, headers)
         for attempt in range(self._retries):
-            if not isinstance(found, ServiceError) or found.status not in (None, *TRY_AGAIN):
+            if not isinstance(found, ServiceError) or found.status not in (None, MOVED, *TRY_AGAIN):
                 break
             if pause is None and attempt > 0:  # the first time at once: a connection may have been closed as idle
                 pause = FIRST_PAUSE * 2.0 ** (attempt - 1) + random.uniform(0.0, 0.1)
@@ -224,7 +235,7 @@ class Client:
         for number in [each for each in order if self._again[each] <= time.monotonic()] or order:
             url = self.urls[number]
             try:
-                answer = self._pool.request(method, url + path, body=body, headers=headers)
+                answer = self._send(url, method, path, body=body, headers=headers)
             except HTTPError as error:
                 reason = getattr(error, "reason", None) or error
                 found = ServiceError(f"the service at {url} cannot be reached: {reason}")
@@ -237,6 +248,43 @@ class Client:
                 self._first = number
                 break
         return found, min(pauses, default=None)
+
+    def _send(self, url: str, method: str, path: str, **request: Any) -> Any:
+        """Return the answer of a server, or of the process of its fleet that has the model, which is remembered."""
+        from urllib3.exceptions import HTTPError
+
+        owner, self._owner = self._owner, None
+        if owner is not None and self._is_of_model(path):
+            with contextlib.suppress(HTTPError):
+                answer = self._pool.request(method, owner + path, redirect=False, **request)
+                if answer.status not in (MOVED, *ELSEWHERE):
+                    self._owner = owner
+                    return answer
+        answer = self._pool.request(method, url + path, redirect=False, **request)
+        if answer.status == MOVED:
+            owner = _read_address(answer.headers.get("Location", ""), path, url)
+            with contextlib.suppress(HTTPError):
+                answer = self._pool.request(method, owner + path, redirect=False, **request)
+                if answer.status not in (MOVED, *ELSEWHERE) and self._is_of_model(path):
+                    self._owner = owner
+        return answer
+
+    def _is_of_model(self, path: str) -> bool:
+        """Whether a path is one of the model that the client is for."""
+        return self._base != FIRST_MODEL and path.startswith(self._base)
+
+
+def _read_address(location: str, path: str, known: str) -> str:
+    """Return the address of the process that a request is sent on to. The token goes there too, so not without TLS
+    where it was used before.
+
+    >>> _read_address("http://10.0.0.5:8080/v1/act", "/v1/act", "http://10.0.0.4:8080")
+    'http://10.0.0.5:8080'
+    """
+    address = location.removesuffix(path)
+    if not address.startswith(("https://", "http://")[: 1 + known.startswith("http://")]):
+        raise ServiceError(f"the service at {known} sends the request on to {location!r}: look after its --address")
+    return address
 
 
 def _read_pause(text: str | None) -> list[float]:

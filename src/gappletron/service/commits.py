@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 
 class Commits:
@@ -11,6 +11,8 @@ class Commits:
 
     One thread calls `commit`, which blocks. Requests that come in meanwhile wait for the next call together, so their
     number does not change the number of calls.
+
+    :param threads: where `commit` is called; by default in a thread of its own.
 
     >>> async def three_requests():
     ...     calls = []
@@ -22,9 +24,10 @@ class Commits:
     ['fsync']
     """
 
-    def __init__(self, commit: Callable[[], object]) -> None:
+    def __init__(self, commit: Callable[[], object], threads: Executor | None = None) -> None:
         self._commit = commit
-        self._thread = ThreadPoolExecutor(1, "commit")
+        self._threads = threads or ThreadPoolExecutor(1, "commit")
+        self._is_shared = threads is not None
         self._running: asyncio.Task[None] | None = None
         self._next: asyncio.Task[None] | None = None
         # The sentence of the last commit, if it failed.
@@ -47,7 +50,7 @@ class Commits:
         self._running, self._next = self._next, None
         begin = time.perf_counter()
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._commit)
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._commit)
             self.failure = None
         except Exception as error:
             self.failure = str(error)
@@ -57,5 +60,6 @@ class Commits:
             self.seconds += time.perf_counter() - begin
 
     def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown()
+        """End the thread, if it is its own."""
+        if not self._is_shared:
+            self._threads.shutdown()

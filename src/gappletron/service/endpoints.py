@@ -5,8 +5,9 @@ it names to :class:`~gappletron.service.models.HostedModel` or to :class:`~gappl
 said of it, with examples, to ``description.json``. This module imports nothing, since the client reads it too.
 
 Every endpoint of a model is there twice, as ``/v1/act`` for the first model and as ``/v1/models/{name}/act`` for each
-of them. Batches have paths of their own (``/v1/act/batch``), so that every path has one kind of request and one of
-answer: a type in the OpenAPI description, and in clients made from it, is then never "either of two".
+of them; in a fleet, which has no first model, once. Batches have paths of their own (``/v1/act/batch``), so that every
+path has one kind of request and one of answer: a type in the OpenAPI description, and in clients made from it, is then
+never "either of two".
 """
 
 from dataclasses import dataclass
@@ -75,4 +76,5 @@ OF_SERVER = (
     Endpoint("/v1/health", "check_health", (), "Health", (503,), is_public=True),
     Endpoint("/metrics", "show_metrics", (), None),
 )
-BY_HANDLER = {endpoint.handler: endpoint for endpoint in (*OF_MODELS, *OF_SERVER)}
+OF_FLEET = (Endpoint("/v1/models/new", "create_model", ("NewModel",), "ModelInfo", (307, *READING, 403, 503)),)
+BY_HANDLER = {endpoint.handler: endpoint for endpoint in (*OF_MODELS, *OF_SERVER, *OF_FLEET)}

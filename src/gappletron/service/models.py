@@ -12,6 +12,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import cache, partial
 from itertools import chain, repeat
 from typing import Any, NamedTuple
@@ -69,6 +70,7 @@ class HostedModel:
         the oldest receipts expire.
     :param alpha: the intervals of the estimates hold with probability 1 - alpha.
     :param strict: refuse records whose columns are not those that the encoder declares; by default they are counted.
+    :param threads: where its commits are written, which it shares with other models; by default in one of its own.
     :param follower: what reads the log of a model that another server may lead (:mod:`gappletron.service.standby`).
     """
 
@@ -81,6 +83,7 @@ class HostedModel:
         max_waiting: int | None = None,
         alpha: float = 0.05,
         strict: bool = False,
+        threads: Executor | None = None,
         follower: Follower | None = None,
     ) -> None:
         self.follower = follower
@@ -90,7 +93,7 @@ class HostedModel:
         self.takes_records = model.encoder is not None
         self.shadows = list(shadows)
         self.champion: HostedModel | None = None
-        self.commits = Commits(model.commit)
+        self.commits = Commits(model.commit, threads)
         self._steps = asyncio.Lock()
         self.activity, self.delays = Activity(), Delays()
         # Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not
@@ -463,7 +466,7 @@ async def tell_when_compiled() -> None:
         log.info("machine code is ready, after %.0f s", time.monotonic() - start)
 
 
-async def look_after(models: Sequence[HostedModel], every: float = EVERY) -> None:
+async def look_after(models: Iterable[HostedModel], every: float = EVERY) -> None:
     """Tend the models again and again, and log their problems, until the task is cancelled."""
     logged: dict[str, str | None] = {}
     while True:

@@ -8,7 +8,7 @@ import msgspec
 
 from gappletron.base.version import __version__
 from gappletron.service import schemas
-from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_MODELS, OF_SERVER, Endpoint
+from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_FLEET, OF_MODELS, OF_SERVER, Endpoint
 
 # What is said of the endpoints, of errors and of parameters, and an example of each class of bodies.
 TEXTS = json.loads(Path(__file__).with_name("description.json").read_text(encoding="utf-8"))
@@ -18,26 +18,28 @@ KEY["schema"]["maxLength"] = schemas.LONGEST_KEY
 RETRY_AFTER = {"description": "Seconds after which to try again.", "schema": {"type": "integer"}}
 
 
-def describe_service(*, needs_token: bool, takes_records: bool) -> dict[str, Any]:
-    """Return the description of a server whose first model takes records, or vectors.
+def describe_service(*, needs_token: bool, takes_records: bool | None) -> dict[str, Any]:
+    """Return the description of a server whose first model takes records, or vectors; None: of a fleet.
 
     >>> found = describe_service(needs_token=False, takes_records=True)
     >>> found["openapi"], sorted(found["paths"]["/v1/act"]["post"]["responses"])
     ('3.1.0', ['200', '400', '403', '409', '413', '415', '422', '429', '503'])
     """
     refused = 401 if needs_token else 403
-    place = 0 if takes_records else -1
-    paths = {
-        FIRST_MODEL + each.path: _describe(each, "The first model", each.request[place:][:1], (refused,))
-        for each in OF_MODELS
-    }
+    paths: dict[str, Any] = {}
+    if takes_records is not None:
+        for each in OF_MODELS:
+            request = each.request[0 if takes_records else -1 :][:1]
+            paths[FIRST_MODEL + each.path] = _describe(each, "The first model", request, (refused,))
+    of_server = OF_SERVER if takes_records is not None else (*OF_SERVER, *OF_FLEET)
+    moved = () if takes_records is not None else (307, 503)
     for each in OF_MODELS:
-        described = _describe(each, "One of several models", each.request, (refused, 404), (NAME,))
+        described = _describe(each, "One of several models", each.request, (refused, 404, *moved), (NAME,))
         described[each.method.lower()]["operationId"] += "OfModel"
         paths[ANY_MODEL + each.path] = described
-    for each in OF_SERVER:
+    for each in of_server:
         paths[each.path] = _describe(each, "The server", each.request, () if each.is_public else (refused,))
-    names = ["Failure", *(name for each in (*OF_MODELS, *OF_SERVER) for name in (*each.request, each.answer) if name)]
+    names = ["Failure", *(name for each in (*OF_MODELS, *of_server) for name in (*each.request, each.answer) if name)]
     classes = [getattr(schemas, name) for name in names]
     _, components = msgspec.json.schema_components(classes, ref_template="#/components/schemas/{name}")
     components["Feedback"]["oneOf"] = [{"required": ["label"]}, {"required": ["unseen"]}]  # classes cannot say this

@@ -106,6 +106,12 @@ class ForgetMany(Request, frozen=True):
     ids: Annotated[list[str], Rows]
 
 
+class NewModel(Request, frozen=True):
+    """The name of a model to be made as the options of the server say. One that is there already stays as it is."""
+
+    name: str
+
+
 class Decision(Struct, frozen=True):
     """What to do, and what is needed to give feedback later."""
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.base.errors import UserError
-from gappletron.base.text import shorten
+from gappletron.base.text import describe, shorten
 from gappletron.data.records.hashing import (
     Entries,
     Hasher,
@@ -169,12 +169,24 @@ def list_fields(record: Any) -> Iterable[tuple[str, Any]]:
         record = record._asdict()
     # a row of a pandas frame has items as well
     if isinstance(record, Mapping) or (
-        hasattr(record, "items") and hasattr(record, "index") and not hasattr(record, "columns")
+        hasattr(record, "items") and hasattr(record, "index") and not is_many_records(record)
     ):
         return ((str(name), value) for name, value in record.items())
-    given = f"a {type(record).__name__} ({shorten(repr(record))})"
     cure = "name its columns, as in {'age': 41, 'city': 'Bonn'}"
+    if is_many_records(record):
+        cure = "for many rows use act_many, teach_many or predict_many"
+    given = describe(record) if hasattr(record, "shape") else f"a {type(record).__name__} ({describe(record)})"
     raise UserError(f"a record is a dict, a row of a frame or a text, not {given}: {cure}")
+
+
+def is_many_records(value: Any) -> bool:
+    """Return whether this is many records rather than one: a list, a frame, or a column of a frame."""
+    if isinstance(value, tuple):
+        return not hasattr(value, "_asdict")
+    if isinstance(value, list | np.ndarray) or hasattr(value, "columns") or hasattr(value, "column_names"):
+        return True
+    index = getattr(value, "index", None)  # the index of a row of a frame are the names of its columns
+    return type(index).__name__ == "RangeIndex" and isinstance(value.name, str)
 
 
 def _write(name: str, value: Any) -> str:

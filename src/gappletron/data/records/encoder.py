@@ -220,7 +220,7 @@ class Encoder:
 def list_records(records: Any) -> list[Any]:
     """Return many records as a list."""
     if isinstance(records, str | bytes | Mapping):
-        raise UserError("expected many records, not one: put it in a list")
+        raise UserError("expected many records, not one: put it in a list, or use predict or act")
     if hasattr(records, "columns") and hasattr(records, "to_dict"):  # a pandas frame that Arrow cannot hold
         return [dict(zip(map(str, records.columns), row, strict=True)) for row in records.itertuples(index=False)]
     try:
