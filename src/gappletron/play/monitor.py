@@ -197,8 +197,8 @@ class Report:
             (low, high), (greedy_low, greedy_high) = self.policy.error_of_all, self.greedy.error_of_all
             lines.append(
                 f"{self.unjudged:,} rounds have had no feedback. With them, whatever they were, the error of all "
-                f"rounds is {low:.4f} to {high:.4f} for the policy, and {greedy_low:.4f} to {greedy_high:.4f} for the greedy "
-                "class."
+                f"rounds is {low:.4f} to {high:.4f} for the policy, and {greedy_low:.4f} to {greedy_high:.4f} for the "
+                "greedy class."
             )
         if self.window is not None:
             lines.append(f"The window: rounds {self.window.first:,} to {self.window.last:,}.")
