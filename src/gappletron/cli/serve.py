@@ -163,7 +163,7 @@ def serve(
         raise nothing_declared(names[0])  # before anything is made
     check_following(hosting, places)
     with bind_socket(server.host, server.port) as listening:
-        log.info("opening %s", ", ".join(f"{name} ({place})" for name, place in places.items()))
+        log.info("opening %s", ", ".join(show_place(name, place) for name, place in places.items()))
         with progress("opening"):
             about = {"max_waiting": hosting.max_waiting, "alpha": alpha, "strict": hosting.strict}
             seats = {name: (place, name, learners[name], known) for name, place in places.items()}
@@ -367,6 +367,15 @@ def follow_model(
         raise
     hosted = HostedModel(name, follower.model, follower=follower, **about)
     return Standby(hosted, make, None if is_replica else lambda each: each.take_over(policy, given))
+
+
+def show_place(name: str, place: str) -> str:
+    """Return a model and its file for the log; a URL may hold a password.
+
+    >>> show_place("mail", "mail.sqlite"), show_place("mail", "postgresql://me:secret@host/models")
+    ('mail (mail.sqlite)', 'mail')
+    """
+    return name if place.startswith(URLS) else f"{name} ({place})"
 
 
 def find_stored_name(place: str, name: str) -> str:
