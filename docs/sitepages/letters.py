@@ -29,7 +29,7 @@ def split_letters(text: str) -> list[nodes.Node]:
     for found in LETTER.finditer(text):
         parts.append(nodes.Text(text[end : found.start()]))
         base = found["base"] or found["starred"] or ""
-        parts.append(nodes.emphasis("", base) if len(base) < 3 else nodes.Text(base))
+        parts.append(nodes.emphasis("", base) if 0 < len(base) < 3 else nodes.Text(base))
         if found["power"]:
             parts.append(nodes.superscript("", found["power"].strip("()")))
         elif found["index"]:
