@@ -410,11 +410,19 @@ def test_a_server_that_is_killed_gives_its_models_to_the_other(server, monkeypat
         assert upkeep.check(place, name=name).rounds == len(acted[name])
 
 
+class PlainFleet(Fleet):
+    """A fleet whose models are plain Python, also in a loop of another thread."""
+
+    def _load(self, name, makes):
+        with interpreted():
+            return super()._load(name, makes)
+
+
 def test_a_client_follows_with_its_token_and_not_to_anywhere(server):
     place, token = server.make_place(), "0123456789abcdef"
 
     def opened(address):
-        return Fleet(Shared(place, "os", address), OPTIONS, makes=True, most_bytes=10**9, hosting={})
+        return PlainFleet(Shared(place, "os", address), OPTIONS, makes=True, most_bytes=10**9, hosting={})
 
     with contextlib.ExitStack() as stack:
         addresses = []
