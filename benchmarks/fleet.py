@@ -109,8 +109,8 @@ def main() -> None:
         few = [Client(three, model=name) for name in names[:200]]
         _, seconds = timed(lambda k: few[k % len(few)].act({"message": "word1"}), range(400))
         print(
-            f"{len(few)} models with --model-memory 30000000: {seconds / 400 * 1e3:.0f} ms for a request that opens its model "
-            f"(and closes another), memory {resident(third):.0f} MB"
+            f"{len(few)} models with --model-memory 30000000: {seconds / 400 * 1e3:.0f} ms for a request that opens "
+            f"its model (and closes another), memory {resident(third):.0f} MB"
         )
 
 

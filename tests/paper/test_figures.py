@@ -460,6 +460,7 @@ def test_captions_of_single_runs() -> None:
         "norms",
         "drift",
         "future",
+        "decoded",
         "ours",
     ],
 )

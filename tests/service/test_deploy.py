@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -19,6 +20,7 @@ from packaging.utils import canonicalize_name
 from gappletron.cli import serve
 from problems import ended
 from servers import served
+from stores import start_postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,6 +79,26 @@ def test_the_commands_of_the_reference(tmp_path):
     assert '"learned":1' in printed
     assert '"predictions":[' in printed
     assert printed.endswith('{"status":"ok"}')
+
+
+def test_two_machines(tmp_path):
+    script = commands("high-availability.md")
+    url = "postgresql://gappletron@db.example/models"
+    assert url in script
+    script = script.replace(url, f"'{start_postgres().make_place()}'")
+    with contextlib.ExitStack() as taken:
+        free = [taken.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        for port, found in zip((8080, 8081, 8082), free, strict=True):
+            script = script.replace(str(port), str(found.getsockname()[1]))
+    printed = run_commands(script, tmp_path)
+    assert '"following":{"mail":{"rounds":0,' in printed
+    assert re.search(r"gappletron-lag: rounds=\d, seconds=0\.\d+", printed)
+    assert "follows the model 'mail' and changes nothing" in printed
+    first, second = re.findall(r"(\d+) rounds; the longest took ([\d.]+) seconds", printed)
+    assert (int(first[0]), int(second[0])) == (101, 401)
+    assert float(second[1]) < 20.0
+    assert "this server leads now, from round" in printed
+    assert '"class":' in printed
 
 
 def test_the_constraints_of_the_image_fit_the_dependencies():

@@ -396,7 +396,7 @@ def test_token_files_that_are_refused(tmp_path, content):
 
 def test_token_files(tmp_path):
     (tmp_path / "tokens").write_text(f"# mine\n{TOKEN}\n\nanother-token-of-mine\n")
-    assert tokens.read_tokens(tmp_path / "tokens") == [TOKEN, "another-token-of-mine"]
+    assert tokens.read_tokens(tmp_path / "tokens") == [tokens.Token(TOKEN), tokens.Token("another-token-of-mine")]
     with pytest.raises(UserError, match="cannot be read"):
         tokens.read_tokens(tmp_path / "nothing")
 

@@ -9,6 +9,7 @@ import schemathesis
 from hypothesis import settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from gappletron import interpreted
 from gappletron.service import openapi
 from gappletron.service.app import create_app
 from gappletron.service.models import HostedModel
@@ -20,12 +21,16 @@ vectors = schemathesis.openapi.from_dict(openapi.describe_service(needs_token=Fa
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory):
-    """Of a server whose first model takes records, and of one whose first model takes vectors."""
+    """Of a server whose first model takes records, and of one whose first model takes vectors.
+
+    Their rounds are interpreted: random requests add classes, and for each fourth there would be much to compile.
+    """
     folder = tmp_path_factory.mktemp("models")
     with contextlib.ExitStack() as stack:
         found = []
         for number, opened in enumerate((mail_model, vector_model)):
-            model = stack.enter_context(opened(folder / str(number), durability="os"))
+            with interpreted():
+                model = stack.enter_context(opened(folder / str(number), durability="os"))
             found.append(stack.enter_context(running(create_app([HostedModel("mail", model)]))))
         yield found
 

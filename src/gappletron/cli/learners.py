@@ -28,6 +28,7 @@ PURPOSES = {
     "gaphin": "the paper's Algorithm 1 with the hinge",
     "gaplog": "the paper's Algorithm 1 with the logistic loss in base K",
     "gaplog2": "the paper's Algorithm 1 with the logistic loss in base 2",
+    "decoded-logistic": "logistic regression whose guesses are drawn at random: a bound without the number of classes",
     "banditron": "the classical method for bandit feedback; to compare with",
     "banditron-iw": "Banditron with importance weights, as in the paper's figures: any graph; to compare with",
     "pnewtron": "a diagonal second-order method for bandit feedback; to compare with",

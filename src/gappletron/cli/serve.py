@@ -26,6 +26,7 @@ from gappletron.online.database import NAME as DEFAULT, URLS
 if TYPE_CHECKING:  # they need the extra `serve`
     from gappletron.service.app import Service
     from gappletron.service.standby import Standby
+    from gappletron.service.tokens import Token
 
 EXAMPLES = """\
 gappletron serve mail.sqlite --graph filtering --classes ham,spam
@@ -96,7 +97,12 @@ class ServerOptions:
         "127.0.0.1", "Where to listen. Others than this machine need --token-file. Default: 127.0.0.1.", metavar="HOST"
     )
     port: int = option(8080, "The port; 0 for one that is free. Default: 8080.", min=0, max=65535)
-    token_file: Path | None = option(None, "A file of tokens, one per line; requests need one.", metavar="PATH")
+    token_file: Path | None = option(
+        None, "A file of tokens, one per line, perhaps after a name; requests need one.", metavar="PATH"
+    )
+    admin_token_file: Path | None = option(
+        None, "A file of the tokens that may change models; those of --token-file then may not.", metavar="PATH"
+    )
     max_body: int = option(16_000_000, "The largest body of a request. Default: 16000000.", metavar="BYTES", min=1)
     max_connections: int = option(1_000, "So many connections may be open; more are refused. Default: 1000.", min=1)
     access_log: bool = option(
@@ -157,7 +163,7 @@ def serve(
         raise nothing_declared(names[0])  # before anything is made
     check_following(hosting, places)
     with bind_socket(server.host, server.port) as listening:
-        log.info("opening %s", ", ".join(f"{name} ({place})" for name, place in places.items()))
+        log.info("opening %s", ", ".join(show_place(name, place) for name, place in places.items()))
         with progress("opening"):
             about = {"max_waiting": hosting.max_waiting, "alpha": alpha, "strict": hosting.strict}
             seats = {name: (place, name, learners[name], known) for name, place in places.items()}
@@ -185,13 +191,15 @@ def set_log_level(server: ServerOptions) -> None:
     logging.getLogger("gappletron").setLevel(server.log_level.upper())
 
 
-def read_access(server: ServerOptions) -> list[str]:
+def read_access(server: ServerOptions) -> list[Token]:
     """Return the tokens of the server, if it may listen where it is to listen."""
     from gappletron.service.tokens import check_host, is_open_to_others, read_tokens
 
-    tokens = [] if server.token_file is None else read_tokens(server.token_file)
-    if server.token_file is not None and is_open_to_others(server.token_file):
-        tell(f"warning: every user of this machine may read the tokens in {server.token_file}: chmod o-r it")
+    files = [path for path in (server.token_file, server.admin_token_file) if path is not None]
+    tokens = [token for path in files for token in read_tokens(path, may_change=path is files[-1])]
+    for path in files:
+        if is_open_to_others(path):
+            tell(f"warning: every user of this machine may read the tokens in {path}: chmod o-r it")
     check_host(server.host, tokens)
     return tokens
 
@@ -359,6 +367,15 @@ def follow_model(
         raise
     hosted = HostedModel(name, follower.model, follower=follower, **about)
     return Standby(hosted, make, None if is_replica else lambda each: each.take_over(policy, given))
+
+
+def show_place(name: str, place: str) -> str:
+    """Return a model and its file for the log; a URL may hold a password.
+
+    >>> show_place("mail", "mail.sqlite"), show_place("mail", "postgresql://me:secret@host/models")
+    ('mail (mail.sqlite)', 'mail')
+    """
+    return name if place.startswith(URLS) else f"{name} ({place})"
 
 
 def find_stored_name(place: str, name: str) -> str:

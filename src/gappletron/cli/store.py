@@ -46,6 +46,28 @@ def show(place: PlaceArgument, name: ModelName = "model") -> None:
 
 
 @command(
+    "changes mail.sqlite",
+    "changes postgresql://host/models --name mail",
+)
+def changes(
+    place: PlaceArgument,
+    name: ModelName = "model",
+    last: Annotated[int, typer.Option(help="So many of the last ones.", min=1)] = 20,
+) -> None:
+    """List the last changes of a model, and who asked for them; it may be open."""
+    import json
+
+    from gappletron.base.text import make_printable, shorten
+    from gappletron.online import decisions
+
+    found = decisions.list_changes(place, name, last)
+    for number, kind, when, who, about in found.changes:
+        by = "" if who is None else f" by {make_printable(who)}"
+        document = "" if about is None else f": {shorten(make_printable(json.dumps(about)), 100)}"
+        say(f"event {number:,}, {_format_time(when)}: {kind}{by}{document}")
+
+
+@command(
     "check mail.sqlite",
     "check copy.sqlite",
     "check postgresql://host/models --name mail",
@@ -166,7 +188,8 @@ def _show(place: str, found: Summary) -> None:
         *([] if found.restarted is None else [("restarts", _describe_restarts(found.restarts, found.restarted))]),
         ("without features", f"{found.dropped:,}"),
         ("first, last", " to ".join(_format_time(time) for time in (found.first, found.last))),
-        ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {found.snapshots} snapshots"),
+        ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {len(found.snapshots)} snapshots"),
+        ("", f"there are snapshots after {', '.join(f'{at:,}' for at in found.snapshots)} events"),
         ("since the last", f"{found.since_snapshot:,} events, to be done again when it is opened"),
         ("answers", f"{found.answers:,}"),
         ("exploration", _describe_limits(found)),

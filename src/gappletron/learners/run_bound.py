@@ -73,6 +73,8 @@ class RunBound:
     :param latest: the longest delay of feedback, in rounds; the bound covers delays up to the learner's `delay`.
     :param taught: how many of the rounds were taught: nothing is proved of these.
     :param waiting: in how many rounds something was shown that the learner has not been told yet.
+    :param undone: the rounds that the learner was rolled back over, of which nothing is proved; they are not in
+        `rounds`.
 
     >>> from gappletron import FeedbackGraph, Player, Synthetic
     >>> player = Player("auto", FeedbackGraph.filtering(3), 40)
@@ -97,6 +99,7 @@ class RunBound:
     delay: float
     taught: int = 0
     waiting: int = 0
+    undone: int = 0
 
     @property
     def cost(self) -> float:
@@ -107,7 +110,7 @@ class RunBound:
     def is_proved(self) -> bool:
         """Whether all rounds are covered by the theorem."""
         is_in_time = self.latest <= self.delay and not self.is_mixed
-        return self.uncovered == self.taught == self.waiting == 0 and is_in_time
+        return self.uncovered == self.taught == self.waiting == self.undone == 0 and is_in_time
 
     @property
     def is_mixed(self) -> bool:
@@ -141,6 +144,8 @@ class RunBound:
             lines.append("Not proved: feedback was late, and may have come after the guard began a new phase.")
         if self.taught:
             lines.append(f"Not proved: {self.taught:,} of the rounds were taught.")
+        if self.undone:
+            lines.append(f"Not proved: the learner was rolled back over {self.undone:,} other rounds.")
         if self.waiting:
             lines.append(f"Not proved: the feedback of {self.waiting:,} rounds that reveal something has not come yet.")
         return "\n".join(lines)

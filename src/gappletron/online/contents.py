@@ -246,7 +246,7 @@ def _write_receipts(model: Contents) -> tuple[list[Any], dict[str, NDArray[Any]]
     """
     receipts, own = model.receipts.waiting, model.player.graph
     turns = [receipt.turn for receipt in receipts]
-    graphs = list(dict.fromkeys(turn.graph for turn in turns if turn.graph is not own))
+    graphs = [graph for graph in dict.fromkeys(turn.graph for turn in turns if turn.graph is not own) if graph != own]
     places = {graph: place for place, graph in enumerate(graphs)}
     arrays: dict[str, NDArray[Any]] = {}
     for graph, place in places.items():
@@ -254,7 +254,9 @@ def _write_receipts(model: Contents) -> tuple[list[Any], dict[str, NDArray[Any]]
     arrays |= {
         "receipts.records": np.concatenate([np.zeros(0), *(turn.record for turn in turns)]),
         "receipts.sizes": np.array([turn.record.size for turn in turns], np.int64),
-        "receipts.graphs": np.array([-1 if turn.graph is own else places[turn.graph] for turn in turns], np.int64),
+        "receipts.graphs": np.array(
+            [-1 if turn.graph is own else places.get(turn.graph, -1) for turn in turns], np.int64
+        ),
         "times": np.array([receipt.time for receipt in receipts], np.float64),
     }
     return [archive.describe_graph(graph) for graph in graphs], arrays

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -179,15 +179,15 @@ def _flatten(batch: pa.RecordBatch) -> pa.RecordBatch:
 class Summary:
     """What a store holds of a model.
 
-    `statuses` counts the decisions by what became of them, and `dropped` those without features. `since_snapshot`
-    events were logged after the newest snapshot. `limits` are those on exploration, and `spent` what that had cost at
-    the newest snapshot, where there is a budget; `propensity` what that had left of the least one, on average. The
-    learner restarted `restarts` times; `restarted` is the last one,
-    and `opened` the last time that the model was opened.
+    `snapshots` are the numbers of events after which there is one, and `since_snapshot` events were logged after the
+    newest. `statuses` counts the decisions by what became of them, and `dropped` those without features. `limits` are
+    those on exploration, and `spent` what that had cost at the newest snapshot, where there is a budget; `propensity`
+    what that had left of the least one, on average. The learner restarted `restarts` times; `restarted` is the last
+    one, and `opened` the last time that the model was opened.
     """
 
     bytes: int
-    snapshots: int
+    snapshots: list[int]
     events: int
     since_snapshot: int
     rounds: int
@@ -217,7 +217,7 @@ def summarise(place: str | os.PathLike[str], *, name: str = NAME) -> Summary:
         limited: Any = store.read_last_change("limited")
         found = Summary(
             store.database.nbytes,
-            len(snapshots),
+            snapshots,
             store.count,
             store.count - newest,
             rounds,
@@ -237,6 +237,28 @@ def summarise(place: str | os.PathLike[str], *, name: str = NAME) -> Summary:
                 newest, FORMAT, functools.partial(_read_spent, found.limits)
             )
         return found
+
+
+class Changes(NamedTuple):
+    """The last changes of a model, oldest first, as tuples of the event, the kind, the time, who asked for it, and what
+    it was (None for rows that were taught); how many events there are, and before which there is a snapshot.
+    """
+
+    events: int
+    snapshots: list[int]
+    changes: list[tuple[int, str, float, str | None, dict[str, Any] | None]]
+
+
+def list_changes(place: str | os.PathLike[str], name: str = NAME, last: int = 100) -> Changes:
+    """Return the last changes of a stored model; another process may have it open."""
+    sql = "SELECT * FROM changes WHERE model = ? AND kind <> 'restarted' ORDER BY seq DESC LIMIT ?"
+    with contextlib.closing(Store(place, name)) as store:
+        found = []
+        for row in store.read(sql, last):
+            change, (_, number, kind, when, document, who, _) = store.decode_change(row), row
+            about = None if isinstance(change, events.Taught | events.Dropped) else json.loads(document)
+            found.append((number, kind, when, who, about))
+        return Changes(store.count, store.snapshots(), found[::-1])
 
 
 VIEW_OF_ONE = "SELECT status FROM decisions WHERE model = (SELECT name FROM models WHERE model = ?)"

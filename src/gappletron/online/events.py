@@ -107,6 +107,41 @@ class Added(NamedTuple):
     graph: int
 
 
+class GraphChanged(NamedTuple):
+    """From now on the model's graph is the one of this version: other edges or costs, the same classes and actions."""
+
+    time: float
+    graph: int
+
+
+class RolledBack(NamedTuple):
+    """The learner was made what it was before event number `event`, after so many rounds."""
+
+    time: float
+    event: int
+    round: int
+
+
+class Promoted(NamedTuple):
+    """The model decides from now on, and no longer `over`, in whose shadow it was.
+
+    Of several models the one with the largest `term` decides. For readers, and for who starts the models: a replay does
+    nothing here.
+    """
+
+    time: float
+    over: str
+    term: int
+
+
+class Demoted(NamedTuple):
+    """The model is from now on in the shadow of `by`; as :class:`Promoted`."""
+
+    time: float
+    by: str
+    term: int
+
+
 class Grown(NamedTuple):
     """The model got more features."""
 
@@ -138,16 +173,22 @@ class Restarted(NamedTuple):
     reason: str
 
 
-Change: TypeAlias = Opened | Taught | Added | Grown | Limited | WasReset | Restarted
+Change: TypeAlias = (
+    Opened | Taught | Added | GraphChanged | Grown | Limited | WasReset | Restarted | RolledBack | Promoted | Demoted
+)
 Event: TypeAlias = Decided | Fed | Change | Dropped
 KINDS: dict[str, Any] = {
     "opened": Opened,
     "taught": Taught,
     "class added": Added,
+    "graph changed": GraphChanged,
     "grown": Grown,
     "limited": Limited,
     "reset": WasReset,
     "restarted": Restarted,
+    "rolled back": RolledBack,
+    "promoted": Promoted,
+    "demoted": Demoted,
 }
 NAMES_OF_KINDS = {made: kind for kind, made in KINDS.items()}
 
@@ -336,10 +377,36 @@ def read_change(row: Sequence[Any]) -> Change | Dropped:
     if document is None and kind == NAMES_OF_KINDS[Taught]:
         return Dropped(time)
     check_sum(row[1:])
-    return KINDS[kind](time, **json.loads(document))
-
-
-def check_sum(row: Sequence[Any]) -> None:
-    """Refuse a row whose last column is not the checksum of the others; see :func:`with_sum`."""
-    if with_sum(*row[:-1]) != tuple(row):
+    try:
+        change = KINDS[kind](time, **json.loads(document))
+    except (LookupError, TypeError, ValueError, RecursionError):
+        raise Damaged from None
+    if isinstance(change, RolledBack | Promoted | Demoted) and not _has_types(change):
         raise Damaged
+    return change
+
+
+def _has_types(change: Any) -> bool:
+    """Return whether the fields of a change, beside its time, have the types that they are declared with."""
+    return all(
+        type(value) is kind
+        for value, kind in zip(change[1:], list(type(change).__annotations__.values())[1:], strict=True)
+    )
+
+
+def check_sum(row: Sequence[Any], *types: type) -> None:
+    """Refuse a row whose last column is not the checksum of the others (see :func:`with_sum`), or where they have other
+    types: a checksum finds damage, not a forger.
+    """
+    if with_sum(*row[:-1]) != tuple(row) or any(type(each) is not kind for each, kind in zip(row, types, strict=False)):
+        raise Damaged
+
+
+def check_commit(row: Sequence[Any]) -> None:
+    """Refuse a row of `commits` that is damaged."""
+    check_sum(row[1:], int, str, int, int)
+
+
+def check_answer(row: Sequence[Any]) -> None:
+    """Refuse a row of `answers` that is damaged."""
+    check_sum(row[1:], str, bytes, bytes, float)

@@ -59,6 +59,11 @@ class Follower:
             raise
 
     @property
+    def stored_as(self) -> tuple[str, str]:
+        """The URL or the file of the store that it follows, and the name of the model there."""
+        return self._store.place, self._store.model_name
+
+    @property
     def lag(self) -> Lag | None:
         """How far it is behind; None where it writes the log itself."""
         return None if self.is_leading else Lag(self._behind, time.monotonic() - self._level)

@@ -100,7 +100,8 @@ class Journal:
 
     def __init__(self, store: Store, policy: Policy) -> None:
         self.store, self.policy = store, policy
-        self._versions: dict[FeedbackGraph, int] = {}
+        # By graph and name, which is no part of a graph's value.
+        self._versions: dict[tuple[FeedbackGraph, str], int] = {}
         # What is not stored yet, oldest first. Calls add to the last, and those before it are published.
         self._bundles = collections.deque([Bundle()])
         self._writing = threading.RLock()  # reentrant, so that it tells who has it
@@ -134,9 +135,9 @@ class Journal:
         """Add an entry, before or after what it tells of happens; under the model's lock."""
         self._bundles[-1].entries.append(entry)
 
-    def add_change(self, change: Change) -> None:
-        """Add a change that has happened."""
-        self.add(Entry(lambda batch: batch.add_change(change)))
+    def add_change(self, change: Change, who: str | None = None) -> None:
+        """Add a change that has happened, and who has asked for it."""
+        self.add(Entry(lambda batch: batch.add_change(change, who)))
 
     def announce(self, turn: Turn, time: float, label: int) -> None:
         """Add the feedback that is about to end the waiting of a turn: it has happened once the record says so."""
@@ -156,12 +157,12 @@ class Journal:
 
     def find_version(self, graph: FeedbackGraph) -> int:
         """Return the number under which the store knows a graph, which is stored when it is new."""
-        version = self._versions.get(graph)
+        version = self._versions.get((graph, graph.name))
         if version is None:
             document = encode_graph(graph)
             version = hash_graph(document)
             self.add(Entry(lambda batch: batch.graphs.update({version: document})))
-            self._versions[graph] = version
+            self._versions[graph, graph.name] = version
             if len(self._versions) > MOST_GRAPHS:
                 self._versions.clear()
         return version

@@ -24,6 +24,7 @@ from gappletron.base.text import listing
 from gappletron.data.records.encoder import Encoder
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
+from gappletron.kernel.compiling import list_classes
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.types import MOST_NARROW, NO_VECTOR, Floats, Vector
 from gappletron.learners.learner import Learner
@@ -35,7 +36,7 @@ from gappletron.online.database import NAME
 from gappletron.online.events import Answer
 from gappletron.online.explanation import Explanation, make_explanation
 from gappletron.online.journal import WEEK, Journal, Policy
-from gappletron.online.opening import open_contents, read_model
+from gappletron.online.opening import Past, open_contents, read_model, read_past
 from gappletron.online.receipts import Receipt, Receipts, Unseen, WaitingLimits
 from gappletron.play import archive
 from gappletron.play.checks import check_distribution, check_propensities
@@ -47,6 +48,8 @@ from gappletron.play.player import Player
 
 # Bytes in an idempotency key and in a fingerprint.
 MOST_KEY, MOST_FINGERPRINT = 255, 64
+# Letters of the name of who asked for a change.
+MOST_WHO = 200
 
 
 class Online(DurableModel):
@@ -267,7 +270,8 @@ class Online(DurableModel):
 
         Its monitor estimates what its own predictions would have led to.
 
-        :param x, graph, scores: as those of :meth:`act`.
+        :param x: as that of :meth:`act`; or the features of a logged decision, as a pair of arrays.
+        :param graph, scores: as those of :meth:`act`.
         :param action: what the other model did.
         :param probabilities: with which the other drew it, of all actions; those of its receipt.
         """
@@ -276,7 +280,8 @@ class Online(DurableModel):
         if chances[position] <= 0.0:
             raise UserError(f"{action!r} has the probability 0: give the probabilities that it was drawn with")
         given = self._player.check_scores(scores)
-        return self._decide(self._contents.check_row(x), graph, time.time(), (position, chances), given)
+        vector = self._player.check(x) if isinstance(x, tuple) else self._contents.check_row(x)
+        return self._decide(vector, graph, time.time(), (position, chances), given)
 
     @changing
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
@@ -303,7 +308,9 @@ class Online(DurableModel):
                 transitions.learn(self._contents, receipt, position, now)
 
     @changing
-    def teach(self, x: Any, label: Label, propensity: float | None = None, scores: Any = None) -> None:
+    def teach(
+        self, x: Any, label: Label, propensity: float | None = None, scores: Any = None, *, who: str | None = None
+    ) -> None:
         """Learn the label of x without acting: a warm start from rows whose labels are known.
 
         The label is learned as if the graph showed every label, whatever is predicted; see :meth:`Player.teach`, also
@@ -312,15 +319,24 @@ class Online(DurableModel):
 
         :param x, scores: as those of :meth:`act`.
         :param propensity: the probability with which the label was observed; by default 1.
+        :param who: who has asked for the change: a name for the log.
         """
         known = None if propensity is None else number(propensity, "propensity", above=0.0, most=1.0)
         position, vector = self.graph.class_index(label), self._contents.check_row(x)
         given = self._player.check_scores(scores)
         row = vector.indices.tolist(), vector.values.tolist(), None if given is None else given.tolist()
-        transitions.change(self._contents, events.Taught(time.time(), position, known, *row))
+        self._make_change(events.Taught(time.time(), position, known, *row), who)
 
     @changing
-    def teach_many(self, X: Any, labels: Iterable[Label], propensity: Any = None, scores: Any = None) -> None:
+    def teach_many(
+        self,
+        X: Any,
+        labels: Iterable[Label],
+        propensity: Any = None,
+        scores: Any = None,
+        *,
+        who: str | None = None,
+    ) -> None:
         """Learn the labels of many rows, in order: as :meth:`teach` does, in one transaction.
 
         All are checked before the first is learned.
@@ -328,6 +344,7 @@ class Online(DurableModel):
         :param X, scores: as those of :meth:`act_many`.
         :param labels: one for each row.
         :param propensity: a number for each row, or one for all; by default 1.
+        :param who: who has asked for the change: a name for the log.
 
         >>> from gappletron import Encoder, FeedbackGraph, Online
         >>> model = Online(graph=FeedbackGraph.filtering(["ham", "spam"]), encoder=Encoder())
@@ -345,15 +362,18 @@ class Online(DurableModel):
         known = itertools.repeat(None) if propensity is None else observed
         for vector, place, chance, own in zip(vectors, places, known, given, strict=False):
             row = vector.indices.tolist(), vector.values.tolist(), own
-            transitions.change(self._contents, events.Taught(now, place, chance, *row))
+            self._make_change(events.Taught(now, place, chance, *row), who)
 
     @changing
-    def reset(self) -> None:
+    def reset(self, *, who: str | None = None) -> None:
         """Let the learner forget what may be out of date, as if it had noticed a change; what it knows stays in part.
 
-        For the day when you know of a change before the model does. The log keeps it.
+        For the day when you know of a change before the model does. The log keeps it, and `who` has asked for it.
         """
-        transitions.change(self._contents, events.WasReset(time.time()))
+        self._make_change(events.WasReset(time.time()), who)
+
+    def _make_change(self, event: events.Change, who: str | None, **given: Any) -> None:
+        transitions.change(self._contents, event, _check_name(who), **given)
 
     @looking
     def bound(self) -> RunBound | None:
@@ -492,6 +512,8 @@ class Online(DurableModel):
         reveals: Iterable[Label] | None = None,
         revealed_by: Iterable[Label] | None = None,
         costs: Any = None,
+        *,
+        who: str | None = None,
     ) -> None:
         """Add a class, and the action that predicts it, while running; what was learned stays.
 
@@ -500,31 +522,107 @@ class Online(DurableModel):
             preset.
         :param costs: those of the new class and of its action, where they are not 0 and 1: single entries as in
             :class:`FeedbackGraph`. The other costs stay.
+        :param who: who has asked for the change: a name for the log.
 
         Receipts that wait can still be learned from: they did not reveal the new class.
         """
-        graph = self.graph.with_class(name, reveals, revealed_by, costs)
+        self._set_graph(self.graph.with_class(name, reveals, revealed_by, costs), events.Added, who)
+
+    def _set_graph(self, graph: FeedbackGraph, kind: Any, who: str | None) -> None:
         version = 0 if self._contents.journal is None else self._contents.journal.find_version(graph)
-        transitions.change(self._contents, events.Added(time.time(), version), {version: graph})
+        self._make_change(kind(time.time(), version), who, graphs={version: graph})
         self._player.engine.compile_rounds()
 
     @changing
-    def grow(self, features: int) -> None:
+    def set_graph(self, graph: FeedbackGraph, *, who: str | None = None) -> None:
+        """Go on with a graph that has other edges or costs, and perhaps more classes; what was learned stays.
+
+        Receipts that wait keep the graph that they were decided under: what it showed, and what it cost. No theorem of
+        the paper covers a graph that changes.
+
+        :param graph: such as ``model.graph.with_costs({("spam", "ham"): 10})``.
+        :param who: who has asked for the change: a name for the log.
+
+        >>> model = Online("auto", FeedbackGraph.filtering(["ham", "spam"]), features=2)
+        >>> model.set_graph(model.graph.with_costs({("spam", "ham"): 10}))
+        >>> model.graph.costs.max()
+        10.0
+        """
+        own = self.graph
+        if isinstance(graph, FeedbackGraph) and graph.n_classes > own.n_classes and own.may_precede(graph):
+            self._set_graph(graph, events.Added, who)
+        else:
+            self._set_graph(self._player.check_graph(graph), events.GraphChanged, who)
+
+    @changing
+    def grow(self, features: int, *, who: str | None = None) -> None:
         """Give the model more features; what was learned stays."""
         if self.grows:
             raise UserError("features get a row when they first come: nothing must be grown")
         wanted = whole(features, "features", least=self.features, most=MOST_NARROW)
-        transitions.change(self._contents, events.Grown(time.time(), wanted))
+        self._make_change(events.Grown(time.time(), wanted), who)
 
     @changing
-    def set_limits(self, *, min_propensity: float | None = None, budget: Budget | str | None = "keep") -> None:
+    def set_limits(
+        self,
+        *,
+        min_propensity: float | None = None,
+        budget: Budget | str | None = "keep",
+        who: str | None = None,
+    ) -> None:
         """Go on with other limits on the exploration; what is not given stays. ``budget=None`` removes the budget.
 
         What was spent counts for a budget that replaces another.
         """
         limits = self.limits.changed(min_propensity, budget)
-        transitions.change(self._contents, events.Limited(time.time(), limits.to_dict()))
+        self._make_change(events.Limited(time.time(), limits.to_dict()), who)
         self._player.engine.compile_rounds()
+
+    def read_past(self, *, event: int | None = None, round: int | None = None) -> Past:
+        """Return what the model was before event number `event` of its log, or before decision number `round`, for
+        :meth:`roll_back`.
+
+        It takes as long as opening the model from the snapshot before, and others may use the model meanwhile.
+        """
+        self.commit()
+        return read_past(*self.stored_as, event, round, list_classes(self.learner))
+
+    def roll_back(
+        self,
+        past: Past | None = None,
+        *,
+        event: int | None = None,
+        round: int | None = None,
+        who: str | None = None,
+    ) -> None:
+        """Let the learner know what it knew before an event of the log, or before the decision of a round.
+
+        What was decided since then was decided: the log, the numbers of the rounds, the estimates, what was spent, the
+        limits and the graph stay, and receipts that wait can be learned from. Classes and features that are newer are
+        there, and nothing is known of them. It can be undone by rolling back to the event of the roll-back itself.
+
+        :param past: what :meth:`read_past` returned; or say where to with one of these:
+        :param event: the number of an event; that of a snapshot is the quickest.
+        :param round: the number of a decision.
+        :param who: who has asked for the change: a name for the log.
+
+        >>> import tempfile
+        >>> from gappletron import FeedbackGraph, Online
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with Online.open(f"{folder}/mail.sqlite", graph=FeedbackGraph.full(["a", "b"]), features=2) as model:
+        ...         for label in ["a", "a", "b", "b", "b"]:
+        ...             model.learn(model.act([1.0, 1.0]), label)
+        ...         before = model.predict([1.0, 1.0])
+        ...         model.roll_back(round=2, who="anna")
+        ...         before, model.predict([1.0, 1.0]), model.rounds
+        ('b', 'a', 5)
+        """
+        self._go_back(self.read_past(event=event, round=round) if past is None else past, who)
+
+    @changing
+    def _go_back(self, past: Past, who: str | None) -> None:
+        event = events.RolledBack(time.time(), past.event, past.player.rounds)
+        self._make_change(event, who, earlier=past.player)
 
     # ------------------------------------------------------------------------------------------------------------ store
 
@@ -592,6 +690,25 @@ class Online(DurableModel):
         return cls._from_contents(read_model(place, name, replay, stop, tuple(pieces)))
 
     @changing
+    def note_role(self, *, decides: bool, other: str, term: int, who: str | None = None) -> None:
+        """Log that the model decides from now on in place of another, or follows the decisions of another.
+
+        Nothing else changes: who starts the models reads it (:meth:`find_role`). Of several models the one with the
+        largest term decides.
+        """
+        kind: Any = events.Promoted if decides else events.Demoted
+        self._make_change(kind(time.time(), other, term), who)
+
+    @looking
+    def find_role(self, *, decides: bool) -> tuple[str, int] | None:
+        """Return the other model and the term of the last :meth:`note_role` of this kind that was stored; None without
+        one.
+        """
+        journal = self._contents.journal
+        found = None if journal is None else journal.store.read_last_change("promoted" if decides else "demoted")
+        return None if found is None else tuple(found[1:])
+
+    @changing
     def remember(self, key: str, fingerprint: bytes, answer: bytes) -> None:
         """Keep the answer to a request under an idempotency key, for :meth:`recall`, in the store.
 
@@ -610,6 +727,12 @@ class Online(DurableModel):
         if found is not None and found.fingerprint != fingerprint:
             raise KeyReused("this idempotency key was used for another request: use a new key for each request")
         return None if found is None else found.answer
+
+    @property
+    def stored_as(self) -> tuple[str, str]:
+        """The file or the URL of the model's store, and its name there."""
+        store = self._find_journal().store
+        return store.place, store.model_name
 
     def _find_journal(self) -> Journal:
         if self._contents.journal is None:
@@ -661,6 +784,12 @@ def _check_key(key: Any, fingerprint: Any) -> None:
         )
     if not isinstance(fingerprint, bytes) or len(fingerprint) > MOST_FINGERPRINT:
         raise UserError(f"a fingerprint must be at most {MOST_FINGERPRINT} bytes: give a hash of the request")
+
+
+def _check_name(who: Any) -> str | None:
+    if who is not None and (not isinstance(who, str) or not 0 < len(who) <= MOST_WHO or not who.isprintable()):
+        raise UserError(f"{who!r} cannot be logged as who asked for a change: give 1 to {MOST_WHO} printable letters")
+    return who
 
 
 def _copy_start(start: Any, given: dict[str, Any]) -> Contents | None:

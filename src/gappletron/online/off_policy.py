@@ -32,7 +32,7 @@ from gappletron.kernel.types import Floats
 from gappletron.learners.learner import Learner
 from gappletron.online import events
 from gappletron.online.database import NAME
-from gappletron.online.opening import Graphs, check_row, recover
+from gappletron.online.opening import Graphs, check_row, expect_fit, recover
 from gappletron.online.store import Store
 from gappletron.play.monitor import Estimate, Monitor
 from gappletron.play.player import Player
@@ -145,7 +145,8 @@ def evaluate_off_policy(
     with contextlib.closing(Store(place, name)) as store:
         follower = _Follower(store, learner, whole(first, "first"), whole(seed, "the seed"))
         for number_of_event, event in store.events(store.beginning):
-            follower.follow(event)
+            with expect_fit(store, number_of_event):
+                follower.follow(event)
             if show is not None and number_of_event % SHOW_EVERY == 0:
                 show(follower.rounds, None)
         return follower.evaluate(alpha)
@@ -191,6 +192,8 @@ class _Follower:
                 check_row(self.player, None, "a row that was taught")
             case events.Added(_, version):
                 self.player.extend(self.graphs[version])
+            case events.GraphChanged(_, version):
+                self.player.set_graph(self.graphs[version])
             case events.Grown(_, features):
                 self.player.grow(max(features, self.player.engine.features))
 

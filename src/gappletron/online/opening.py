@@ -3,27 +3,31 @@
 For a new store, from the arguments of a model, which are stored beside it: opened again, it must be given the same.
 """
 
+import bisect
 import contextlib
+import copy
 import dataclasses
 import functools
+import itertools
 import json
 import math
 import platform
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
+from gappletron.base.checks import whole
 from gappletron.base.errors import Damaged, UserError
 from gappletron.base.text import LETTERS_SHOWN, make_printable, shorten
 from gappletron.base.version import __version__
 from gappletron.data.records.encoder import Encoder
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.kernel.compiling import without_collection
+from gappletron.kernel.compiling import list_classes, without_collection
 from gappletron.kernel.numerics import is_distribution
 from gappletron.kernel.pieces import Piece
 from gappletron.kernel.spelling import encode_piece
@@ -230,7 +234,8 @@ def recover(store: Store, pieces: tuple[type[Piece], ...], snapshots: list[int],
             model = store.read_snapshot(at, FORMAT, functools.partial(Contents.build, pieces))
             model.receipts.resume_session()
             with without_collection():  # of the objects of an event none is garbage to be searched for
-                changed = replay(model, store, store.events(at, stop))
+                undone = store.read_changes("rolled back", at, store.count if stop is None else stop)
+                changed = replay(model, store, store.events(at, stop), {event.event for event in undone})
         except UserError as error:  # then the one before it, and more of the log, lead to the same state
             problem = error
             continue
@@ -245,33 +250,85 @@ def recover(store: Store, pieces: tuple[type[Piece], ...], snapshots: list[int],
     raise problem
 
 
-def replay(model: Contents, store: Store, logged: Iterable[tuple[int, events.Event]]) -> int:
+class Past(NamedTuple):
+    """What a model was before event number `event`: where :meth:`gappletron.Online.roll_back` leads to."""
+
+    event: int
+    player: Player
+
+
+def read_past(
+    place: str | PathLike[str], name: str, event: int | None, round: int | None, pieces: tuple[type[Piece], ...]
+) -> Past:
+    """Return what a stored model was before an event, or before the decision of a round."""
+    if (event is None) is (round is None):
+        raise UserError("it is not said how far to roll back: give either event= or round=")
+    with contextlib.closing(Store(place, name)) as store:
+        if event is not None:
+            at = whole(event, "event", most=store.count)
+        else:
+            found = store.find_decision(whole(round, "round"))
+            if found is None:
+                raise UserError(f"the log of {store.name!r} has no decision number {round}: give another round=")
+            at = found
+        return Past(at, _recover_player(store, at, pieces))
+
+
+def _recover_player(store: Store, at: int, pieces: tuple[type[Piece], ...]) -> Player:
+    """Return the player of a stored model as it was before event number `at`."""
+    snapshots = [each for each in store.snapshots() if each <= at]
+    if not snapshots:
+        raise UserError(
+            f"what {store.name!r} held before event {at:,} was removed (store retain): go back less far, to event "
+            f"{min(store.snapshots(), default=0):,} or later"
+        )
+    return recover(store, pieces, snapshots, at).player
+
+
+def replay(
+    model: Contents, store: Store, logged: Iterable[tuple[int, events.Event]], wanted: Collection[int] = ()
+) -> int:
     """Make again what was logged, which are events with their numbers; return how many decisions have other
     probabilities now, as after a change of versions.
+
+    :param wanted: numbers of events before which a copy is made, since later events roll back to there.
     """
-    graphs = Graphs(store, model.player.graph)
+    past, graphs = Pasts(store, list_classes(model.player.learner)), Graphs(store, model.player.graph)
+    ends, changed = sorted(wanted), 0
+    for _, part in itertools.groupby(logged, lambda each: bisect.bisect(ends, each[0])):
+        first = next(part)
+        if first[0] in wanted:
+            past[first[0]] = copy.copy(model.player)
+        rest = itertools.chain([first], part)  # noqa: B031 - it is read once
+        changed += _replay_part(model, store, rest, graphs, past)
+    return changed
+
+
+def _replay_part(
+    model: Contents, store: Store, logged: Iterable[tuple[int, events.Event]], graphs: "Graphs", past: "Pasts"
+) -> int:
     changed = 0
     for first, block in split_events(logged):
         with contextlib.suppress(UnusualError):
             changed += replay_together(model, block, graphs)
             continue
         for place, event in enumerate(block, first):
-            try:
-                changed += _replay_event(model, event, graphs)
-            except UserError:
-                raise
-            except (
-                Damaged,
-                KeyError,
-                TypeError,
-                ValueError,
-                IndexError,
-                OverflowError,
-            ):  # such as a missing receipt or graph
-                raise UserError(
-                    f"event {place} of the store {store.name!r} does not fit those before it: {CURE}"
-                ) from None
+            with expect_fit(store, place):
+                if isinstance(event, events.RolledBack) and not 0 <= event.event <= place:
+                    raise Damaged
+                changed += _replay_event(model, event, graphs, past)
     return changed
+
+
+@contextlib.contextmanager
+def expect_fit(store: Store, place: int) -> Iterator[None]:
+    """Tell of an event that does not fit those before it, such as one whose receipt or graph is missing."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (Damaged, LookupError, TypeError, ValueError, AttributeError, OverflowError):
+        raise UserError(f"event {place} of the store {store.name!r} does not fit those before it: {CURE}") from None
 
 
 class Graphs(dict[int, FeedbackGraph]):
@@ -282,11 +339,24 @@ class Graphs(dict[int, FeedbackGraph]):
 
     def __missing__(self, version: int) -> FeedbackGraph:
         graph = self.store.read_graph(version)
-        self[version] = self.own if self.own is not None and graph == self.own else graph
+        own = self.own
+        self[version] = graph if own is None or graph != own or graph.name != own.name else own
         return self[version]
 
 
-def _replay_event(model: Contents, event: events.Event, graphs: Graphs) -> bool:
+class Pasts(dict[int, Player]):
+    """The players to which a log rolls back, by the number of the event before which they were so; those that are not
+    known are made from the log.
+    """
+
+    def __init__(self, store: Store, pieces: tuple[type[Piece], ...]) -> None:
+        self.store, self.pieces = store, pieces
+
+    def __missing__(self, at: int) -> Player:
+        return _recover_player(self.store, at, self.pieces)
+
+
+def _replay_event(model: Contents, event: events.Event, graphs: Graphs, past: Pasts) -> bool:
     """Make one change again; return whether a decision came out differently."""
     pending = model.receipts.pending
     match event:
@@ -300,6 +370,8 @@ def _replay_event(model: Contents, event: events.Event, graphs: Graphs) -> bool:
             transitions.learn(model, pending[serial], label, time)
         case events.Dropped():
             check_row(model.player, None)
+        case events.RolledBack(_, at):
+            transitions.apply(model, event, graphs, past[at])
         case _:
             if isinstance(event, events.Taught):
                 check_given(model.player, events.NONE if event.scores is None else np.array(event.scores))

@@ -130,8 +130,11 @@ class Store:
         model = found[0][0]
         ((settings,),) = self.database.read("SELECT settings FROM models WHERE model = ?", model)
         try:
-            return model, None if settings is None else json.loads(settings)
-        except ValueError:
+            found_settings = None if settings is None else json.loads(settings)
+            if found_settings is not None and type(found_settings["options"]) is not dict:
+                raise Damaged
+            return model, found_settings
+        except (Damaged, LookupError, TypeError, ValueError, RecursionError):
             raise UserError(f"the settings of {self.model_name!r} in {self.name!r} are damaged: {CURE}") from None
 
     def put_settings(self, settings: dict[str, Any]) -> None:
@@ -147,10 +150,11 @@ class Store:
         ((found, *ends),) = self.database.read(f"SELECT {ENDS}", *[self.model] * 4)
         number, stop, writer = found or 0, 0, ""
         for row in self.read("SELECT * FROM commits WHERE model = ? AND number = ?", number):
-            self._decode(events.check_sum, row[1:], f"transaction {number}")
+            self._decode(events.check_commit, row, f"transaction {number}")
             _, _, writer, first, size, _ = row
             stop = first + size
-        if stop != 1 + max((end for end in ends if end is not None), default=-1):
+        known = [end for end in ends if end is not None]
+        if any(type(end) is not int for end in known) or stop != 1 + max(known, default=-1):
             raise UserError(f"the end of the log in {self.name!r} is damaged: {CURE}")
         if number < self.commits or (number == self.commits and writer != self._before):
             raise self.database.fail(
@@ -220,7 +224,7 @@ class Store:
     def beginning(self) -> int:
         """The number of the first event that is kept."""
         for row in self.read("SELECT * FROM commits WHERE model = ? ORDER BY number LIMIT 1"):
-            self._decode(events.check_sum, row[1:], f"transaction {row[1]}")
+            self._decode(events.check_commit, row, f"transaction {row[1]}")
             first = int(row[3])
             # Events before it are left by a removal that was interrupted; or the index of `commits` is damaged.
             is_more = first and self.read("SELECT 1 FROM acts WHERE model = ? AND seq < ? LIMIT 1", first)
@@ -257,6 +261,20 @@ class Store:
         """Return the rows of a statement whose first placeholder is the number of the model."""
         return self.database.read(sql, self.model, *values)
 
+    def find_decision(self, round: int) -> int | None:
+        """Return the number of the event in which a round was decided; None where it is not in the log."""
+        rows = self.read("SELECT seq FROM acts WHERE model = ? AND round = ?", round)
+        return rows[0][0] if rows else None
+
+    def read_changes(self, kind: str, start: int, stop: int) -> Iterator[Any]:
+        """Return the changes of a kind from event number `start` to before `stop`."""
+        sql = "SELECT * FROM changes WHERE model = ? AND kind = ? AND seq >= ? AND seq < ? ORDER BY seq"
+        return (self._decode(events.read_change, row) for row in self.read(sql, kind, start, stop))
+
+    def decode_change(self, row: Row) -> Any:
+        """Return the change of a row of `changes`; a UserError where it is damaged."""
+        return self._decode(events.read_change, row)
+
     def read_feedback(self, first: int, last: int, stop: int) -> dict[int, Fed]:
         """Return the feedback of the rounds from one to another, by round, that the log has before an event."""
         sql = "SELECT * FROM feedback WHERE model = ? AND round >= ? AND round <= ? AND seq < ?"
@@ -279,7 +297,10 @@ class Store:
 
     def snapshots(self) -> list[int]:
         """Return the numbers of events before each snapshot, ascending."""
-        return [at for (at,) in self.read("SELECT at FROM snapshots WHERE model = ? ORDER BY at")]
+        found = [at for (at,) in self.read("SELECT at FROM snapshots WHERE model = ? ORDER BY at")]
+        if any(type(at) is not int for at in found):
+            raise UserError(f"the list of snapshots in {self.name!r} is damaged: {CURE}")
+        return found
 
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Store a snapshot of a model (:mod:`gappletron.play.archive`) as a whole or not at all."""
@@ -300,7 +321,10 @@ class Store:
         sql = "SELECT data FROM snapshot_parts WHERE model = ? AND at = ? AND part = ?"
         found = (self.read(sql, at, part) for part in itertools.count())
         parts = itertools.takewhile(bool, found)
-        return archive.from_bytes(b"".join(bytes(rows[0][0]) for rows in parts), kind, rebuild)
+        data = [rows[0][0] for rows in parts]
+        if not all(isinstance(part, bytes) for part in data):
+            raise UserError(f"the snapshot after {at:,} events in {self.name!r} is damaged: {CURE}")
+        return archive.from_bytes(b"".join(data), kind, rebuild)
 
     def drop_snapshots(self, *kept: int) -> None:
         """Remove all snapshots but these."""
@@ -323,20 +347,25 @@ class Store:
     def find_answer(self, key: str, oldest: float) -> Answer | None:
         """Return the answer under a key that was given at this time or later; None where there is none."""
         for row in self.read("SELECT * FROM answers WHERE model = ? AND key = ? AND time >= ?", key, oldest):
-            self._decode(events.check_sum, row[1:], "the answer to a request")
+            self._decode(events.check_answer, row, "the answer to a request")
             return Answer(*row[1:-1])
         return None
+
+    def find_key(self, answer: bytes) -> str | None:
+        """Return a key that this answer is kept under; None where there is none. All answers are looked through."""
+        rows = self.read("SELECT key FROM answers WHERE model = ? AND answer = ? LIMIT 1", answer)
+        return rows[0][0] if rows else None
 
     def check_rest(self) -> None:
         """Look at everything that is neither an event nor a snapshot; a UserError tells of damage."""
         stop, before = self.beginning, None
         for row in self._walk("commits", "number", -1):
-            self._decode(events.check_sum, row[1:], f"transaction {row[1]}")
+            self._decode(events.check_commit, row, f"transaction {row[1]}")
             if row[3] != stop or before not in (None, row[1] - 1):
                 raise UserError(f"a transaction before number {row[1]} of the store {self.name!r} is missing: {CURE}")
             stop, before = stop + row[4], row[1]
         for row in self._walk("answers", "key", ""):
-            self._decode(events.check_sum, row[1:], "the answer to a request")
+            self._decode(events.check_answer, row, "the answer to a request")
         for (version,) in self.database.read("SELECT graph FROM graphs"):
             self.read_graph(version)
             ((document,),) = self.database.read("SELECT document FROM graphs WHERE graph = ?", version)

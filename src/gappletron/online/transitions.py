@@ -109,8 +109,8 @@ def _log_restarts(journal: Journal, player: Player, before: int, now: float) -> 
 
     Where a signal handler raises before this, it is missing in the log. There it is for readers only.
     """
-    new = player.restart_count - before
-    for each in player.restarts[-new:] if new else ():
+    new = player.restart_count - before  # below 0 after it was rolled back
+    for each in player.restarts[-new:] if new > 0 else ():
         journal.add_change(events.Restarted(now, player.rounds, each.reason))
 
 
@@ -154,20 +154,30 @@ def expire_overdue(model: Contents, now: float) -> None:
         model.receipts.note_expired(receipt, limit)
 
 
-def change(model: Contents, event: events.Change, graphs: dict[int, FeedbackGraph] | None = None) -> None:
+def change(
+    model: Contents,
+    event: events.Change,
+    who: str | None = None,
+    *,
+    graphs: dict[int, FeedbackGraph] | None = None,
+    earlier: Player | None = None,
+) -> None:
     """Make a change that is not about a receipt, and log it: signals wait meanwhile, since no record tells of it."""
     with held_back():
         before = model.player.restart_count
-        apply(model, event, graphs or {})
+        apply(model, event, graphs or {}, earlier)
         if model.journal is not None:
-            model.journal.add_change(event)
+            model.journal.add_change(event, who)
             _log_restarts(model.journal, model.player, before, event.time)
 
 
-def apply(model: Contents, event: events.Change, graphs: Mapping[int, FeedbackGraph]) -> None:
+def apply(
+    model: Contents, event: events.Change, graphs: Mapping[int, FeedbackGraph], earlier: Player | None = None
+) -> None:
     """Make a change that is not about a receipt.
 
     :param graphs: the graphs of the log by their versions.
+    :param earlier: the player to which the model is rolled back.
     """
     player = model.player
     match event:
@@ -176,11 +186,17 @@ def apply(model: Contents, event: events.Change, graphs: Mapping[int, FeedbackGr
             player.teach_vector(player.check((indices, values)), label, propensity, given)
         case events.Added(_, version):
             player.extend(graphs[version])
+        case events.GraphChanged(_, version):
+            player.set_graph(graphs[version])
+        case events.RolledBack(_, _, rounds):
+            if earlier is None or earlier.rounds != rounds:
+                raise Damaged
+            player.roll_back(earlier)
         case events.Grown(_, features):
             player.grow(features)
         case events.WasReset():
             player.reset()
-        case events.Restarted():
+        case events.Restarted() | events.Promoted() | events.Demoted():
             pass
         case events.Limited(_, limits):
             player.set_limits(Limits.from_dict(limits))

@@ -37,7 +37,7 @@ STYLES: dict[str, Style] = {
     "gaphin": Style("GapHin", VERMILION, "s"),
     "gapsmh": Style("GapSmH", BLUE, "o"),
     "gaplog2": Style("GapLog2", SKY, "v"),
-    "decoded-logistic": Style("decoded logistic", "#44aa99", "*"),
+    "decoded-logistic": Style("decoded logistic", "#005f73", (8, 0, 0)),
     "pnewtron": Style("PNewtron", ORANGE, "D"),
     "soba-diag": Style("SOBAdiag", BLACK, "X"),
     "banditron-iw": Style("Banditron", PURPLE, "P"),

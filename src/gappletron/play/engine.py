@@ -112,6 +112,8 @@ class Engine:
         self.checker, self.index = Checker(features), index
         self.watch, self.limits, self.draws = watch, limits, draws
         self.played, self.now = np.zeros(1, np.int64), np.zeros(1)
+        # Rounds that the learner knows nothing of, since it was rolled back.
+        self.undone = 0
         # Kept: machine code and packed arguments must not be mixed with plain ones.
         self.interpreted = is_interpreted()
         declared = _declare(learner, graph, index.room, normalization, watch, limits)
@@ -350,11 +352,40 @@ class Engine:
         """Give the states so many rows; the types, and so the machine code, stay the same."""
         self.state = self.state.resized(self.state.sizes._replace(features=width))
         self.scales = self.scales.resized(self.scales.sizes._replace(features=width))
+        self.rebind(self.graph)
+
+    def rebind(self, graph: FeedbackGraph) -> None:
+        """As :meth:`bind`, where all types stay the same, and so does the machine code."""
         code = {name: vars(self)[name] for name in ("_kernels", *SINGLE) if name in vars(self)}
-        self.bind(self.graph)
+        self.bind(graph)
         vars(self).update(code)
         if len(code) > 1:
-            self.pack(self.graph)
+            self.pack(graph)
+
+    def set_graph(self, graph: FeedbackGraph) -> None:
+        """Go on with other edges or costs over the same classes and actions."""
+        if not same_types(self.learner.plan(graph), self.plan):
+            raise UserError(f"{self.learner.name} makes a table of another type for {graph.name!r}: make a new model")
+        self.rebind(graph)
+
+    def roll_back(self, earlier: Self) -> None:
+        """Let the learner, and the scales of the rows, be as they were: `earlier` is the same player after fewer
+        rounds, and is changed. Features and classes that came since start anew; everything else stays as it is.
+        """
+        if earlier.graph.n_classes < self.graph.n_classes:
+            earlier.extend(self.graph)
+        earlier.index.settle(earlier.rounds)
+        known = earlier.index.features
+        if not np.array_equal(self.index.features[: known.size], known):
+            raise UserError("an earlier state has other features: it is not one of this model")
+        for name in ("state", "scales"):
+            before, now = getattr(earlier, name), getattr(self, name)
+            used = before.sizes._replace(features=min(before.sizes.features, earlier.index.rows))
+            state = State(now.layout, now.sizes)
+            state.load(before.cut(used), used)
+            setattr(self, name, state)
+        self.undone = self.rounds - earlier.rounds + earlier.undone
+        self.rebind(self.graph)
 
     def extend(self, graph: FeedbackGraph) -> None:
         """Go on with a graph that has more classes."""
@@ -405,6 +436,7 @@ class Engine:
             "watch": encode_piece(self.watch),
             "limits": self.limits.to_dict(),
             "rounds": self.rounds,
+            "undone": self.undone,
             "now": self.now.item(0),
             "random": self.draws.state_at(self.rounds),
         }
@@ -427,6 +459,7 @@ class Engine:
         features = whole(header["features"], "features", least=1, most=MOST_FEATURES)
         index = _build_index(features, bias, header["index"], arrays)
         played = whole(header["rounds"], "the rounds", most=MOST_ROUNDS)
+        undone = whole(header["undone"], "the undone rounds", most=played)
         now, random = number(header["now"], "the time", least=0.0), check_random_state(header["random"])
         limits = Limits.from_dict(header["limits"])
         declared = _declare(learner, graph, index.rows, normalization, watch, limits)
@@ -442,5 +475,5 @@ class Engine:
         engine = cls(learner, graph, features, index, normalization, watch, limits, draws)
         for prefix, state in engine.states.items():
             state.load(parts[prefix], declared[prefix][1])
-        engine.played[0], engine.now[0] = played, now
+        engine.played[0], engine.now[0], engine.undone = played, now, undone
         return engine

@@ -191,7 +191,8 @@ class Player:
         found = self.learner.bound(self.engine.state.tuple)
         if found is None:
             return None
-        return dataclasses.replace(found, taught=found.rounds - self.rounds, waiting=waiting)
+        undone = self.engine.undone
+        return dataclasses.replace(found, taught=found.rounds - self.rounds + undone, waiting=waiting, undone=undone)
 
     @property
     def restarts(self) -> tuple[Restart, ...]:
@@ -588,6 +589,24 @@ class Player:
             raise UserError(f"the graph {graph.name!r} does not continue the player's own: use its with_class")
         check_can_play(self.learner, graph)
         self._change(Engine.extend, graph)
+
+    def set_graph(self, graph: FeedbackGraph) -> None:
+        """Go on with a graph that has other edges or costs over the same classes and actions; what was learned stays.
+
+        A turn that waits is learned from under the graph that it was played on.
+        """
+        graph = self.check_graph(graph)
+        if graph is not self.graph:
+            check_can_play(self.learner, graph)
+            self._change(Engine.set_graph, graph)
+
+    def roll_back(self, earlier: Self) -> None:
+        """Let the learner know what it knew earlier: `earlier` is a copy of this player from then.
+
+        The rounds and their numbers go on, and so do the graph, the limits, what was spent, and the watch: the rounds
+        since then were played. Turns that wait can be learned from.
+        """
+        self._change(Engine.roll_back, copy.copy(earlier).engine)
 
     def set_limits(self, limits: Limits) -> None:
         """Go on with other limits on the exploration. What was spent counts for a budget that replaces another."""

@@ -6,7 +6,6 @@ import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,12 +24,13 @@ from gappletron.online.follower import Lag
 from gappletron.service import schemas
 from gappletron.service.endpoints import ANY_MODEL, FIRST_MODEL, OF_MODELS, OF_SERVER, Endpoint
 from gappletron.service.metrics import Metrics
-from gappletron.service.models import HostedModel, Key, encode_json, look_after, tell_when_compiled
+from gappletron.service.models import HostedModel, encode_json, look_after, tell_when_compiled
 from gappletron.service.openapi import describe_service
 from gappletron.service.pages import render_pages
+from gappletron.service.roles import Key
 from gappletron.service.schemas import LONGEST_KEY, RETRY_AFTER, Failure, Health, Models
 from gappletron.service.standby import Standby
-from gappletron.service.tokens import is_granted, is_local
+from gappletron.service.tokens import Token, find_token, is_local
 
 # The largest body that is read, in bytes.
 MAX_BODY = 16_000_000
@@ -70,7 +70,7 @@ class Service:
     def __init__(
         self,
         models: Sequence[HostedModel],
-        tokens: Sequence[str],
+        tokens: Sequence[Token | str],
         max_body: int,
         *,
         logs_access: bool = False,
@@ -78,7 +78,8 @@ class Service:
     ) -> None:
         self.standbys = standbys
         self.models = {hosted.name: hosted for hosted in models}
-        self.tokens, self.max_body, self.logs_access = tokens, max_body, logs_access
+        self.tokens = [Token(each) if isinstance(each, str) else each for each in tokens]
+        self.max_body, self.logs_access = max_body, logs_access
         # Why models could not be closed.
         self.failures: list[str] = []
         self.metrics = Metrics(models)
@@ -157,10 +158,17 @@ class Service:
 
     def check_access(self, request: Request) -> None:
         """Refuse a request without a token, or without tokens one that is not for a name of this machine."""
-        if self.tokens and not is_granted(request.headers.get("authorization"), self.tokens):
+        if self.tokens and find_token(request.headers.get("authorization"), self.tokens) is None:
             raise Refusal(401, "a token of this server is missing or wrong: send Authorization: Bearer TOKEN")
         if not self.tokens and not is_local(request.headers.get("host")):
             raise Refusal(403, "only localhost and 127.0.0.1 are served without tokens: use them, or --token-file")
+
+    def check_right(self, request: Request) -> str | None:
+        """Return the name of the token of a request, if it may change a model."""
+        token = find_token(request.headers.get("authorization"), self.tokens)
+        if token is not None and not token.may_change:
+            raise Refusal(403, "this token may not change the model: use one of --admin-token-file")
+        return None if token is None else token.name
 
     def call_model(self, endpoint: Endpoint) -> Call:
         """Return the call that hands the body of a request to the model that its address names."""
@@ -168,26 +176,28 @@ class Service:
 
         async def call(request: Request) -> Response:
             hosted = self.find_model(request)
-            handler = getattr(hosted, endpoint.handler)
             if not decoders:
-                return answer_json(await handler(), hosted.lag)
+                return answer_json(await getattr(hosted, endpoint.handler)(), hosted.lag)
+            who = self.check_right(request) if endpoint.is_change else None
             body = await self.read_body(request)
             is_long = len(body) >= LONG_BODY
-            step = partial(handler, decode(decoders[0 if hosted.takes_records else -1], body))
+            content = decode(decoders[0 if hosted.takes_records else -1], body)
             if is_long:
                 await asyncio.sleep(0)  # to read it took long already: what else is ready has its turn
             if not endpoint.is_stored:
-                return answer_json(step(), hosted.lag)
+                deciding = hosted.champion if hosted.champion is not None and hosted.passes_on else hosted
+                return answer_json(getattr(deciding, endpoint.handler)(content), deciding.lag)
             key = read_key(request, endpoint, body)
-            return answer_json(await hosted.carry_out(step, key, is_long=is_long))
+            return answer_json(await hosted.carry_out(endpoint, content, key, who, is_long=is_long))
 
         return call
 
     def find_model(self, request: Request) -> HostedModel:
         """Return the model that the address names."""
         name = request.path_params.get("name")
-        if name is None:
-            return next(iter(self.models.values()))
+        if name is None:  # of the models that were promoted over the first, the present one
+            first = next(iter(self.models.values()))
+            return first.champion if first.passes_on and first.champion is not None else first
         found = self.models.get(name)
         if found is None:
             raise Refusal(404, str(unknown(name, "model", list(self.models))))
@@ -249,7 +259,7 @@ def log_access(scope: Scope, status: int, seconds: float) -> None:
 def create_app(
     models: Sequence[HostedModel],
     *,
-    tokens: Sequence[str] = (),
+    tokens: Sequence[Token | str] = (),
     max_body: int = MAX_BODY,
     logs_access: bool = False,
     standbys: Sequence[Standby] = (),

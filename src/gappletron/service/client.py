@@ -154,6 +154,83 @@ class Client:
         """Say so for many decisions: all are forgotten, or none."""
         self._call("forget_many", {"ids": [_find_id(decision) for decision in decisions]})
 
+    # ----------------------------------------------------------------------------------------------------- changing it
+
+    def teach(self, rows: Iterable[tuple[Any, Label]], *, who: str | None = None) -> dict[str, Any]:
+        """Teach rows with their labels, as pairs of x and label: all of them are learned, or none.
+
+        `who` asks for it, here and below: it is in the log, unless the token has a name.
+        """
+        return self._change("teach", who, rows=[{"x": _encode_row(x), "label": label} for x, label in rows])
+
+    def add_class(
+        self,
+        name: Label,
+        reveals: Iterable[Label] | None = None,
+        revealed_by: Iterable[Label] | None = None,
+        costs: Mapping[tuple[Label, Label], float] | None = None,
+        *,
+        who: str | None = None,
+    ) -> dict[str, Any]:
+        """Add a class, and the action that predicts it; the arguments are those of
+        :meth:`gappletron.Online.add_class`.
+        """
+        lists = {"reveals": reveals, "revealed_by": revealed_by, "costs": costs and _encode_costs(costs)}
+        given = {key: list(part) for key, part in lists.items() if part is not None}
+        return self._change("add_class", who, name=name, **given)
+
+    def set_graph(
+        self,
+        edges: Iterable[tuple[Label, Label]] | None = None,
+        costs: Mapping[tuple[Label, Label], float] | str | None = "keep",
+        *,
+        who: str | None = None,
+    ) -> dict[str, Any]:
+        """Change the edges, given as pairs of an action and a class that it reveals, or the costs.
+
+        :param costs: those that change, as in ``{("spam", "ham"): 10}``; None for 0 and 1.
+        """
+        given: dict[str, Any] = {} if edges is None else {"edges": [list(edge) for edge in edges]}
+        if not isinstance(costs, str):
+            given["costs"] = costs and _encode_costs(costs)
+        return self._change("set_graph", who, **given)
+
+    def set_limits(
+        self,
+        min_propensity: float | None = None,
+        budget: Mapping[str, Any] | str | None = "keep",
+        *,
+        who: str | None = None,
+    ) -> dict[str, Any]:
+        """Change the limits on exploration; what is not given stays.
+
+        :param budget: such as ``{"limit": 50, "per": "day"}``; None takes it away.
+        """
+        given: dict[str, Any] = {} if min_propensity is None else {"min_propensity": min_propensity}
+        return self._change("set_limits", who, **given, **({} if isinstance(budget, str) else {"budget": budget}))
+
+    def reset(self, *, who: str | None = None) -> dict[str, Any]:
+        """Let the learner forget what may be out of date."""
+        return self._change("reset", who)
+
+    def roll_back(
+        self, *, event: int | None = None, round: int | None = None, who: str | None = None
+    ) -> dict[str, Any]:
+        """Let the learner know what it knew before an event of the log, or before the decision of a round."""
+        given = {"event": event, "round": round}
+        return self._change("roll_back", who, **{name: at for name, at in given.items() if at is not None})
+
+    def promote(self, *, who: str | None = None) -> dict[str, Any]:
+        """Let this model, which is a shadow, decide from now on; its champion follows it."""
+        return self._change("promote", who)
+
+    def changes(self) -> dict[str, Any]:
+        """Return the last changes in the log, and the events before which there is a snapshot."""
+        return self._call("list_changes")
+
+    def _change(self, handler: str, who: str | None, **content: Any) -> dict[str, Any]:
+        return self._call(handler, content if who is None else content | {"who": who})
+
     # ------------------------------------------------------------------------------------------------------- looking on
 
     def predict(self, x: Any, scores: Scores | None = None) -> Prediction:
@@ -308,6 +385,10 @@ def _encode_many(rows: Iterable[Any], scores: Iterable[Scores] | None) -> dict[s
     """Return many rows, and their scores, as they are sent."""
     given = {} if scores is None else {"scores": [_encode_scores(each) for each in scores]}
     return {"rows": [_encode_row(x) for x in rows]} | given
+
+
+def _encode_costs(costs: Mapping[tuple[Label, Label], float]) -> list[list[Any]]:
+    return [[*names, cost] for names, cost in costs.items()]
 
 
 def _encode_scores(scores: Scores) -> dict[Label, float]:

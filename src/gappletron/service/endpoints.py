@@ -11,6 +11,7 @@ never "either of two".
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 # What the paths of endpoints of a model begin with.
 FIRST_MODEL, ANY_MODEL = "/v1", "/v1/models/{name}"
@@ -27,6 +28,10 @@ class Endpoint:
     :param answer: the class of the answer; None where it is not JSON.
     :param errors: status codes; those of access and of names of models are added.
     :param is_stored: whether the answer waits until the request is durable, and may be asked for again by its key.
+    :param is_change: whether it changes the model in another way than by decisions and feedback: it may need a token of
+        its own, and the log has who asked.
+    :param is_own: whether it is about the model that the address names, also where another decides in its place.
+    :param prepare: the method that reads, in a thread, what the handler needs beside the request.
     :param is_public: whether anyone may ask, without a token.
 
     >>> BY_HANDLER["act_many"].method, BY_HANDLER["act_many"].operation
@@ -39,6 +44,9 @@ class Endpoint:
     answer: str | None
     errors: tuple[int, ...] = ()
     is_stored: bool = False
+    is_change: bool = False
+    is_own: bool = False
+    prepare: str | None = None
     is_public: bool = False
 
     @property
@@ -57,6 +65,12 @@ ONE_ROW, MANY_ROWS = ("OneRecord", "OneVector"), ("ManyRecords", "ManyVectors")
 READING = (400, 413, 415, 422)
 DECIDING = (*READING, 409, 429, 503)
 LEARNING = (*READING, 404, 409, 503)
+CHANGING = (*READING, 403, 409, 503)
+
+
+def _change(path: str, handler: str, *request: str, **options: Any) -> Endpoint:
+    return Endpoint(path, handler, request, "Changed", CHANGING, is_stored=True, is_change=True, **options)
+
 
 OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint("/act", "act", ONE_ROW, "Decision", DECIDING, is_stored=True),
@@ -68,8 +82,16 @@ OF_MODELS = (  # the busy ones first, since addresses are tried in this order
     Endpoint("/forget/batch", "forget_many", ("ForgetMany",), "Forgotten", LEARNING, is_stored=True),
     Endpoint("/predict/batch", "predict_many", MANY_ROWS, "Predictions", READING),
     Endpoint("/explain", "explain", ONE_ROW, "Explanation", READING),
-    Endpoint("/model", "describe", (), "ModelInfo"),
-    Endpoint("/estimates", "estimate", (), "Estimates"),
+    Endpoint("/model", "describe", (), "ModelInfo", is_own=True),
+    Endpoint("/estimates", "estimate", (), "Estimates", is_own=True),
+    Endpoint("/changes", "list_changes", (), "Changes", is_own=True),
+    _change("/teach", "teach", "TeachRecords", "TeachVectors"),
+    _change("/class", "add_class", "AddClass"),
+    _change("/graph", "set_graph", "SetGraph"),
+    _change("/limits", "set_limits", "SetLimits"),
+    _change("/reset", "reset", "Reset", is_own=True),
+    _change("/rollback", "roll_back", "RollBack", is_own=True, prepare="read_past"),
+    _change("/promote", "promote", "Promote", is_own=True, prepare="prepare_promotion"),
 )
 OF_SERVER = (
     Endpoint("/v1/models", "list_models", (), "Models"),

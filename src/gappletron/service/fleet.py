@@ -38,6 +38,7 @@ from gappletron.service.endpoints import ANY_MODEL, BY_HANDLER, OF_FLEET, OF_SER
 from gappletron.service.metrics import COUNTER, GAUGE, Metrics
 from gappletron.service.models import EVERY, HostedModel, look_after, tell_when_compiled
 from gappletron.service.schemas import Health, Models, NewModel
+from gappletron.service.tokens import Token
 
 # Names that can be given over HTTP: they need no quoting in a file, an address or a shell.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,99}")
@@ -297,7 +298,7 @@ class FleetService(Service):
     of_server = (*OF_SERVER, *OF_FLEET)
 
     def __init__(
-        self, fleet: Fleet, tokens: Sequence[str] = (), max_body: int = MAX_BODY, *, logs_access: bool = False
+        self, fleet: Fleet, tokens: Sequence[Token | str] = (), max_body: int = MAX_BODY, *, logs_access: bool = False
     ) -> None:
         self.fleet = fleet
         super().__init__((), tokens, max_body, logs_access=logs_access)
@@ -351,6 +352,7 @@ class FleetService(Service):
 
     async def create_model(self, request: Request) -> Response:
         """Make a model; one that is there stays as it is."""
+        self.check_right(request)
         name = decode(NEW_MODEL, await self.read_body(request)).name
         if not self.fleet.makes:
             raise Refusal(403, "this server makes no models: start it with the options of new ones, such as --graph")

@@ -15,25 +15,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cache, partial
 from itertools import chain, repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import UNSET, Raw, Struct
 from scipy.sparse import csr_array
 
-from gappletron import UNSEEN, Online, Receipt
+from gappletron import UNSEEN, Budget, FeedbackGraph, Online, Receipt
 from gappletron.base.checks import Label
-from gappletron.base.errors import NotDeciding, NotLeading, TooManyWaiting, Unavailable, UserError
+from gappletron.base.errors import (
+    NotDeciding,
+    NotLeading,
+    SpentReceipt,
+    TooManyWaiting,
+    Unavailable,
+    UnknownReceipt,
+    UserError,
+)
 from gappletron.base.version import __version__
 from gappletron.data.vectors import Checker, Vectors
 from gappletron.kernel.compiling import SECONDS_TO_COMPILE, background, load_tables
 from gappletron.kernel.types import MOST_FEATURES
+from gappletron.learners.registry import check_can_play
+from gappletron.online.decisions import list_changes
 from gappletron.online.follower import Follower, Lag
+from gappletron.online.opening import Past
 from gappletron.service import schemas
 from gappletron.service.activity import SECONDS, Activity, Delays
 from gappletron.service.columns import Columns, make_example_vector
 from gappletron.service.commits import Commits
+from gappletron.service.endpoints import Endpoint
+from gappletron.service.roles import Key, check_shadow, find_champions, fit_graph, reconcile, shadow_key
 
 # Seconds for which estimates are kept: as many readers as there are cost one computation.
 ESTIMATES_AGE = 1.0
@@ -47,13 +60,6 @@ Scores = list[dict[Label, float]] | None
 
 log = logging.getLogger("gappletron.service")
 encode_json = msgspec.json.Encoder().encode
-
-
-class Key(NamedTuple):
-    """An idempotency key: a name for the request, and what tells its content from another's."""
-
-    name: str
-    fingerprint: bytes
 
 
 class HostedModel:
@@ -93,6 +99,11 @@ class HostedModel:
         self.takes_records = model.encoder is not None
         self.shadows = list(shadows)
         self.champion: HostedModel | None = None
+        # Whether requests for decisions go to the champion: it was promoted, and clients know this name.
+        self.passes_on = False
+        # Whether it has followed another and now decides, or has decided and now follows; and the last promotion.
+        self.was_shadow = self.has_decided = False
+        self.term = 0
         self.commits = Commits(model.commit, threads)
         self._steps = asyncio.Lock()
         self.activity, self.delays = Activity(), Delays()
@@ -104,8 +115,14 @@ class HostedModel:
         self._complained = -math.inf
         self.columns = Columns(model.encoder, is_strict=strict, name=name)
         for shadow in self.shadows:
-            _check_shadow(self, shadow)
+            check_shadow(self.model, shadow.model, (self.name, shadow.name))
             shadow.champion = self
+
+    def read_roles(self) -> None:
+        """Read from the log whether the model was promoted, or another over it."""
+        roles = [self.model.find_role(decides=decides) for decides in (True, False)]
+        self.was_shadow, self.has_decided = (role is not None for role in roles)
+        self.term = max((role[1] for role in roles if role is not None), default=0)
 
     def warm_up(self) -> None:
         """Ask for the machine code of batches and predictions before requests come; an error where the model has no
@@ -127,36 +144,63 @@ class HostedModel:
         self.commits, self._estimates = Commits(self.model.commit), None
         self.warm_up()
 
-    async def carry_out(self, step: Callable[[], Struct], key: Key | None, *, is_long: bool) -> Raw:
-        """Return the answer of a step, or of the request that had the same key, when it is durable.
+    async def carry_out(
+        self, endpoint: Endpoint, request: Any, key: Key | None, who: str | None = None, *, is_long: bool
+    ) -> Raw:
+        """Return the answer of the step that a request asks for, or of the request that had the same key, when it is
+        durable.
 
         A long step takes milliseconds. So there is one in each turn of the loop, and what else is ready has its turn
         before the next.
+
+        :param who: has asked for a change, by the name of the token.
         """
-        if self.champion is not None:
-            raise NotDeciding(
-                f"the model {self.name!r} shadows {self.champion.name!r}, and learns from its decisions alone: send "
-                f"this to {self.champion.name!r}"
-            )
-        async with self._steps:
-            follower = self.follower
+        given: list[Any] = [request]
+        if endpoint.is_change:
+            given.append(who or (None if request.who is UNSET else request.who))
+        if endpoint.prepare is not None:
             self._check_leading()
-            try:
-                answer = self._do_once(step, key)
-            except UserError:
-                if follower is not None:  # another server may lead, and know more: then this is no answer
-                    await asyncio.to_thread(follower.confirm)
-                raise
-            durable = self.commits.durable()
-            if is_long:
-                await asyncio.sleep(0)  # its write begins, and answers that are stored go out, before the next step
-        await asyncio.gather(durable, *(shadow._commit_if_possible() for shadow in self.shadows))
-        return Raw(answer)
+            given.append(await asyncio.to_thread(getattr(self, endpoint.prepare), request))
+        hosted = self
+        while True:
+            hosted = hosted if endpoint.is_own else hosted.find_deciding()
+            async with hosted._steps:
+                if not endpoint.is_own and hosted.champion is not None:
+                    continue  # another was promoted meanwhile
+                follower = hosted.follower
+                hosted._check_leading()
+                try:
+                    answer = hosted._do_once(partial(getattr(hosted, endpoint.handler), *given), key)
+                except UserError:
+                    if follower is not None:  # another server may lead, and know more: then this is no answer
+                        await asyncio.to_thread(follower.confirm)
+                    raise
+                durable = hosted.commits.durable()
+                if is_long:
+                    await asyncio.sleep(0)  # its write begins, and answers that are stored go out, before the next step
+            await asyncio.gather(durable, *(shadow._commit_if_possible() for shadow in hosted.shadows))
+            return Raw(answer)
+
+    def find_deciding(self) -> "HostedModel":
+        """Return the model that decides for those who ask this one: itself, or one that was promoted over it."""
+        if self.champion is None:
+            return self
+        if self.passes_on:
+            return self.champion
+        raise NotDeciding(
+            f"the model {self.name!r} shadows {self.champion.name!r}, and learns from its decisions alone: send "
+            f"this to {self.champion.name!r}"
+        )
+
+    def _recall(self, key: Key) -> bytes | None:
+        """Return the answer under a key: one's own, or of a model that decided before."""
+        found = (each.model.recall(*key) for each in (self, *self.shadows) if each is self or each.has_decided)
+        return next((answer for answer in found if answer is not None), None)
 
     def _do_once(self, step: Callable[[], Struct], key: Key | None) -> bytes:
         """Return the answer of a step, or of the request that had the same key."""
         with self.model.hold():
-            answer = None if key is None else self.model.recall(*key)
+            answer = None if key is None else self._recall(key)
             if answer is None:
                 answer = encode_json(step())
                 if key is not None:
@@ -211,7 +255,10 @@ class HostedModel:
         """Return the scores of every row of a request, whose classes are texts there; None where there are none."""
         if request.scores is UNSET:
             return None
-        given = [request.scores] if isinstance(request.scores, dict) else request.scores
+        return self._name_scores([request.scores] if isinstance(request.scores, dict) else request.scores)
+
+    def _name_scores(self, given: list[dict[str, float]]) -> list[dict[Label, float]]:
+        """Return scores by classes."""
         names = {each if isinstance(each, str) else json.dumps(each): each for each in self.model.graph.classes}
         return [{names.get(name, name): value for name, value in each.items()} for each in given]
 
@@ -229,8 +276,9 @@ class HostedModel:
     def learn_many(self, request: schemas.ManyFeedbacks) -> schemas.Learned:
         """Learn from all pieces of feedback, or from none."""
         pairs = [(each.id, UNSEEN if each.label is UNSET else each.label) for each in request.feedback]
-        decided = self.model.receipt(pairs[0][0]).time if pairs else None
-        self.model.learn_many(pairs)
+        own = [(self._find_own(name), label) for name, label in pairs] if self.was_shadow else pairs
+        decided = self.model.receipt(own[0][0]).time if own else None
+        self.model.learn_many(own)
         self.feedback += len(pairs)
         if decided is not None:  # one of each request is enough to tell the delay
             self.delays.add(decided, time.time())
@@ -245,7 +293,8 @@ class HostedModel:
 
     def forget_many(self, request: schemas.ForgetMany) -> schemas.Forgotten:
         """Wait no more for the feedback of all these decisions, or of none."""
-        receipts = {name: self.model.receipt(name) for name in request.ids}  # all are there, before one is forgotten
+        # All are there, before one is forgotten.
+        receipts = {name: self.model.receipt(self._find_own(name)) for name in request.ids}
         for receipt in receipts.values():
             self.model.forget(receipt)
         for shadow in self.shadows:
@@ -253,7 +302,120 @@ class HostedModel:
                 shadow._repeat(name, shadow.model.forget)
         return schemas.Forgotten(len(receipts))
 
+    def _find_own(self, name: str) -> str:
+        """Return the name of the model's own receipt for a decision, which may be one that it has followed."""
+        if self.was_shadow:
+            try:
+                self.model.receipt(name)
+            except SpentReceipt:
+                return name
+            except UnknownReceipt:
+                own = self.model.recall(*shadow_key(name))
+                return name if own is None else own.decode()
+        return name
+
+    def teach(self, request: schemas.TeachRecords | schemas.TeachVectors, who: str | None) -> schemas.Changed:
+        """Learn rows whose labels are known; shadows that can be taught learn them as well."""
+        rows = [_as_arrays(row.x) for row in request.rows]
+        labels, observed = [row.label for row in request.rows], [row.propensity for row in request.rows]
+        given = [row.scores for row in request.rows if row.scores is not UNSET]
+        if given and len(given) < len(rows):
+            raise UserError("some rows have scores and others have none: give them with every row, or with none")
+        scores = self._name_scores(given) if given else None
+        self.model.teach_many(rows, labels, observed, scores, who=who)
+        for shadow in self.shadows:
+            if shadow.model.learner.teachable:
+                own = scores if shadow.model.learner.takes_scores else None
+                shadow._do(partial(shadow.model.teach_many, rows, labels, observed, own, who=who))
+        return self._tell("taught", who)
+
+    def add_class(self, request: schemas.AddClass, who: str | None) -> schemas.Changed:
+        """Add a class, to the shadows as well."""
+        names = ("reveals", "revealed_by", "costs")
+        given = {name: part for name in names if (part := getattr(request, name)) is not UNSET}
+        self._set_graph(self.model.graph.with_class(request.name, **given), who)
+        return self._tell("class added", who)
+
+    def set_graph(self, request: schemas.SetGraph, who: str | None) -> schemas.Changed:
+        """Change edges and costs, of the shadows as well."""
+        if request.edges is UNSET and request.costs is UNSET:
+            raise UserError('nothing of the graph is to change: give "edges" or "costs"')
+        graph = self.model.graph
+        if request.edges is not UNSET:
+            costs = graph.costs if graph.has_costs else None
+            graph = FeedbackGraph.from_edges(graph.classes, request.edges, graph.actions, costs=costs)
+        if request.costs is not UNSET:
+            graph = graph.with_costs(request.costs)
+        self._set_graph(graph, who)
+        return self._tell("graph changed", who)
+
+    def _set_graph(self, graph: FeedbackGraph, who: str | None) -> None:
+        for shadow in self.shadows:
+            check_can_play(shadow.model.learner, fit_graph(graph, shadow.model))
+        self.model.set_graph(graph, who=who)
+        for shadow in self.shadows:
+            shadow._do(partial(shadow.model.set_graph, fit_graph(graph, shadow.model), who=who))
+
+    def set_limits(self, request: schemas.SetLimits, who: str | None) -> schemas.Changed:
+        """Change the limits on exploration, of the shadows as well."""
+        least = None if request.min_propensity is UNSET else request.min_propensity
+        budget: Any = "keep" if request.budget is UNSET else request.budget
+        if isinstance(budget, schemas.GivenBudget):
+            budget = Budget(budget.limit, budget.per, None if budget.prices is None else dict(budget.prices))
+        self.model.set_limits(min_propensity=least, budget=budget, who=who)
+        for shadow in self.shadows:
+            shadow._do(partial(shadow.model.set_limits, min_propensity=least, budget=budget, who=who))
+        return self._tell("limited", who)
+
+    def reset(self, request: schemas.Reset, who: str | None) -> schemas.Changed:
+        """Let the learner forget what may be out of date."""
+        self.model.reset(who=who)
+        return self._tell("reset", who)
+
+    def read_past(self, request: schemas.RollBack) -> Past:
+        """Return what the model was at the time that a request asks for."""
+        at, round = (None if part is UNSET else part for part in (request.event, request.round))
+        return self.model.read_past(event=at, round=round)
+
+    def roll_back(self, request: schemas.RollBack, who: str | None, past: Past) -> schemas.Changed:
+        """Let the learner know what it knew then."""
+        self.model.roll_back(past, who=who)
+        return self._tell("rolled back", who)
+
+    def prepare_promotion(self, request: schemas.Promote) -> None:
+        """Ask for the machine code that the champion needs to follow."""
+        if self.champion is not None:
+            self.champion.model.compile_following()
+
+    def promote(self, request: schemas.Promote, who: str | None, _: None) -> schemas.Changed:
+        """Decide from now on; the champion and its other shadows follow."""
+        champion = self.champion
+        if champion is None:
+            raise NotDeciding(f"the model {self.name!r} decides already: promote one of its shadows")
+        if not self.is_storing:
+            raise Unavailable(f"the model {self.name!r} cannot be promoted: {self.problem}")
+        columns = Columns(self.model.encoder, is_strict=champion.columns.is_strict, name=self.name)
+        followers = [champion, *(each for each in champion.shadows if each is not self)]
+        term = 1 + max(each.term for each in (self, *followers))
+        self.model.note_role(decides=True, other=champion.name, term=term, who=who)
+        self.champion, self.shadows, self.passes_on, self.was_shadow = None, followers, False, True
+        self.columns, self.max_waiting, self.term = columns, champion.max_waiting, term
+        champion.passes_on = champion.has_decided = True
+        for each in followers:
+            each.champion, each.shadows = self, []
+        champion._do(partial(champion.model.note_role, decides=False, other=self.name, term=term, who=who))
+        log.warning("the model %r decides in place of %r", self.name, champion.name)
+        return self._tell("promoted", who)
+
+    def _tell(self, change: str, who: str | None) -> schemas.Changed:
+        return schemas.Changed(self.name, change, self.model.rounds, who)
+
     # ------------------------------------------------------------------------------------------------------ following
+
+    def _do(self, change: Callable[[], object]) -> None:
+        """Make a change that the champion has made."""
+        with self._shield(), self.model.hold():
+            change()
 
     def _follow(self, rows: Sequence[Any], receipts: Sequence[Receipt], scores: Scores) -> None:
         """Take the decisions of the champion for one's own; what goes wrong here is no concern of its clients.
@@ -275,10 +437,12 @@ class HostedModel:
         """Do with one's own receipt what the champion has done with the one of this name."""
         with self._shield(), self.model.hold():
             own = self.model.recall(*shadow_key(name))
-            if own is None:
-                self.missed += 1
-            else:
+            if own is not None:
                 change(own.decode())
+            elif self.has_decided:
+                change(name)  # it may be one of its own decisions, of before another was promoted
+            else:
+                self.missed += 1
 
     def _learn_own(self, label: Any, receipt: str) -> None:
         self.model.learn(receipt, label)
@@ -369,6 +533,13 @@ class HostedModel:
             estimates=report,
         )
 
+    async def list_changes(self) -> schemas.Changes:
+        """Return the last changes in the log."""
+        place = self.model.stored_as if self.follower is None else self.follower.stored_as
+        found = await asyncio.to_thread(list_changes, *place)
+        changes = [schemas.ChangeInfo(*change) for change in found.changes]
+        return schemas.Changes(found.events, found.snapshots, changes)
+
     async def estimate(self) -> schemas.Estimates:
         """Return the monitor's report with its curve, for the page."""
         report, curve = await self.read_monitor()
@@ -446,11 +617,20 @@ def host_models(models: Mapping[str, Online], champions: Mapping[str, str], **op
     :param champions: the names of the models that shadow others, and of these others.
     :param options: those of models that are no shadows.
     """
-    hosted = {name: HostedModel(name, models[name], alpha=options["alpha"]) for name in champions}
+    present = find_champions(models, champions)
+    for name, champion in present.items():
+        missed = reconcile(models[champion], models[name])
+        if missed:
+            log.warning("the shadow %r has missed %d decisions of %r", name, missed, champion)
+    hosted = {name: HostedModel(name, models[name], alpha=options["alpha"]) for name in present}
     for name, model in models.items():
-        if name not in champions:
-            shadows = [hosted[each] for each, champion in champions.items() if champion == name]
+        if name not in present:
+            shadows = [hosted[each] for each, champion in present.items() if champion == name]
             hosted[name] = HostedModel(name, model, shadows=shadows, **options)
+    for each in hosted.values():
+        each.read_roles()
+    for name in set(champions.values()) & present.keys():
+        hosted[name].passes_on = True
     return [hosted[name] for name in models]
 
 
@@ -508,24 +688,3 @@ def _join_sparse(rows: Sequence[Any]) -> csr_array | None:
     values = np.array(list(chain.from_iterable(row.values for row in rows)), np.float64)
     ends = np.cumsum([0, *(len(row.indices) for row in rows)], dtype=np.int64)
     return csr_array((values, indices, ends), shape=(len(rows), int(indices.max(initial=0)) + 1))
-
-
-def shadow_key(receipt: str) -> Key:
-    """Return the key under which a shadow remembers its own receipt for a decision of the champion."""
-    return Key(f"{receipt} /shadow", b"")
-
-
-def _check_shadow(champion: HostedModel, shadow: HostedModel) -> None:
-    """Raise UserError if a model cannot follow the decisions of another."""
-    mine, other = champion.model, shadow.model
-    same = mine.graph.actions == other.graph.actions and mine.graph.classes == other.graph.classes
-    if not same or not np.array_equal(mine.graph.visible, other.graph.visible):
-        raise UserError(
-            f"the model {shadow.name!r} cannot shadow {champion.name!r}, since their graphs differ: make it with the "
-            "same classes, actions and edges"
-        )
-    if (mine.encoder is None) != (other.encoder is None):
-        raise UserError(
-            f"the model {shadow.name!r} cannot shadow {champion.name!r}, since one takes records and the other "
-            "vectors: make both with an encoder, or both without"
-        )

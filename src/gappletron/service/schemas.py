@@ -112,6 +112,130 @@ class NewModel(Request, frozen=True):
     name: str
 
 
+# Who asks for a change: it is in the log, unless the token has a name.
+Who = Annotated[str, Meta(min_length=1, max_length=200, description="Who asks, for the log.")]
+# An action, a class, and what the action costs where the class is the label.
+Cost = tuple[Label, Label, float]
+Propensity = Annotated[float, Meta(gt=0.0, le=1.0)]
+
+
+class TaughtRecord(Request, frozen=True):
+    """A record with its label, and the probability with which the label was observed where that is below 1."""
+
+    x: Record
+    label: Label
+    propensity: Propensity = 1.0
+    scores: Scores | UnsetType = UNSET
+
+
+class TaughtVector(Request, frozen=True):
+    """A vector with its label, as a record."""
+
+    x: Vector
+    label: Label
+    propensity: Propensity = 1.0
+    scores: Scores | UnsetType = UNSET
+
+
+class TeachRecords(Request, frozen=True):
+    """Records with their labels: all are learned, or none."""
+
+    rows: Annotated[list[TaughtRecord], Rows]
+    who: Who | UnsetType = UNSET
+
+
+class TeachVectors(Request, frozen=True):
+    """Vectors with their labels: all are learned, or none."""
+
+    rows: Annotated[list[TaughtVector], Rows]
+    who: Who | UnsetType = UNSET
+
+
+class AddClass(Request, frozen=True):
+    """A new class, and what it reveals and is revealed by; without these, the graph of a preset stays that preset."""
+
+    name: Label
+    reveals: list[Label] | UnsetType = UNSET
+    revealed_by: list[Label] | UnsetType = UNSET
+    costs: list[Cost] | UnsetType = UNSET
+    who: Who | UnsetType = UNSET
+
+
+class SetGraph(Request, frozen=True):
+    """All edges, as pairs of an action and a class that it reveals; and costs, of which those that are not given stay,
+    or null for 0 and 1. What is left out stays.
+    """
+
+    edges: list[tuple[Label, Label]] | UnsetType = UNSET
+    costs: list[Cost] | UnsetType | None = UNSET
+    who: Who | UnsetType = UNSET
+
+
+class GivenBudget(Request, frozen=True):
+    """What exploration may cost: `limit` in each window of so many decisions, or "hour" or "day"; prices of actions."""
+
+    limit: float
+    per: int | str = 1000
+    prices: list[tuple[Label, float]] | None = None
+
+
+class SetLimits(Request, frozen=True):
+    """Limits on exploration; what is left out stays, and null takes the budget away."""
+
+    min_propensity: float | UnsetType = UNSET
+    budget: GivenBudget | UnsetType | None = UNSET
+    who: Who | UnsetType = UNSET
+
+
+class Reset(Request, frozen=True):
+    """The learner is to forget what may be out of date."""
+
+    who: Who | UnsetType = UNSET
+
+
+class RollBack(Request, frozen=True):
+    """How far the learner is to go back: to before an event of the log, or before the decision of a round."""
+
+    event: int | UnsetType = UNSET
+    round: int | UnsetType = UNSET
+    who: Who | UnsetType = UNSET
+
+
+class Promote(Request, frozen=True):
+    """The shadow is to decide, and its champion is to follow."""
+
+    who: Who | UnsetType = UNSET
+
+
+class Changed(Struct, frozen=True):
+    """The model that was changed, the kind of the change in the log, after how many decisions, and who asked."""
+
+    model: str
+    change: str
+    rounds: int
+    who: str | None
+
+
+class ChangeInfo(Struct, frozen=True):
+    """A change in the log: the number of its event, its kind, its time in seconds since 1970, who asked for it, and
+    what it was; null for rows that were taught.
+    """
+
+    event: int
+    kind: str
+    time: float
+    who: str | None
+    about: dict[str, Any] | None
+
+
+class Changes(Struct, frozen=True):
+    """The last changes, oldest first; how many events the log has, and the events before which a snapshot was made."""
+
+    events: int
+    snapshots: list[int]
+    changes: list[ChangeInfo]
+
+
 class Decision(Struct, frozen=True):
     """What to do, and what is needed to give feedback later."""
 

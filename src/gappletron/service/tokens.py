@@ -7,6 +7,7 @@ import stat
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from gappletron.base.errors import UserError
@@ -15,15 +16,24 @@ from gappletron.base.errors import UserError
 LEAST_TOKEN = 16
 
 
-def is_granted(header: str | None, tokens: Sequence[str]) -> bool:
-    """Whether an Authorization header has one of the tokens. All are compared, in a time that tells nothing.
+class Token(NamedTuple):
+    """A token, the name of who has it, and whether it may change models (not only decide and give feedback)."""
 
-    >>> is_granted("Bearer 0123456789abcdef", ["0123456789abcdef"]), is_granted(None, ["0123456789abcdef"])
-    (True, False)
+    secret: str
+    name: str | None = None
+    may_change: bool = True
+
+
+def find_token(header: str | None, tokens: Sequence[Token]) -> Token | None:
+    """Return the token that an Authorization header has. All are compared, in a time that tells nothing.
+
+    >>> tokens = [Token("0123456789abcdef", "anna")]
+    >>> find_token("Bearer 0123456789abcdef", tokens).name, find_token(None, tokens)
+    ('anna', None)
     """
     kind, _, given = (header or "").partition(" ")
-    matches = [hmac.compare_digest(given.strip().encode(), token.encode()) for token in tokens]
-    return kind.lower() == "bearer" and any(matches)
+    matches = [token for token in tokens if hmac.compare_digest(given.strip().encode(), token.secret.encode())]
+    return matches[0] if kind.lower() == "bearer" and matches else None
 
 
 def is_local(host: str | None) -> bool:
@@ -56,7 +66,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check_host(host: str, tokens: Sequence[str]) -> None:
+def check_host(host: str, tokens: Sequence[Token]) -> None:
     """Refuse to listen where others can reach the server, unless they need a token.
 
     >>> check_host("0.0.0.0", [])
@@ -77,8 +87,11 @@ def is_open_to_others(path: str | os.PathLike[str]) -> bool:
     return bool(Path(path).stat().st_mode & stat.S_IROTH)
 
 
-def read_tokens(path: str | PathLike[str]) -> list[str]:
-    """Return the tokens of a file, one in each line; empty lines and those that start with # are left out."""
+def read_tokens(path: str | PathLike[str], *, may_change: bool = True) -> list[Token]:
+    """Return the tokens of a file: one in each line, perhaps after the name of who has it, as in ``anna 5f2b9c...``.
+
+    Empty lines and those that start with # are left out.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except PermissionError:
@@ -88,12 +101,12 @@ def read_tokens(path: str | PathLike[str]) -> list[str]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"the token file {str(path)!r} cannot be read ({error}): correct --token-file") from None
-    tokens = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    if not tokens:
+    lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    if not lines:
         raise UserError(f"the token file {str(path)!r} has no token: write one, of {LEAST_TOKEN} characters or more")
-    if any(len(token) < LEAST_TOKEN or not token.isascii() or len(token.split()) > 1 for token in tokens):
+    if any(len(words) > 2 or len(words[-1]) < LEAST_TOKEN or not words[-1].isascii() for words in lines):
         raise UserError(
-            f"a token in {str(path)!r} is shorter than {LEAST_TOKEN} characters, or has others than ASCII, or spaces: "
-            "make one with `openssl rand -hex 32`"
+            f"a token in {str(path)!r} is shorter than {LEAST_TOKEN} characters, or has others than ASCII, or more "
+            "stands in its line than a name and a token: make one with `openssl rand -hex 32`"
         )
-    return tokens
+    return [Token(words[-1], words[0] if len(words) == 2 else None, may_change) for words in lines]
