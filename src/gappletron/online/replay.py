@@ -58,7 +58,7 @@ def replay_together(model: Contents, block: list[Event], graphs: dict[int, Feedb
     :class:`UnusualError`, and nothing is changed, where they must be made one by one.
     """
     player, receipts = model.player, model.receipts
-    if len(block) < FEW or (len(block) < LEAST and not player.engine.knows_repeat):
+    if len(block) < LEAST and not (len(block) >= FEW and player.engine.knows_repeat):
         raise UnusualError
     decisions = [event for event in block if type(event) is Decided]
     if any(graphs[version] is not player.graph for version in {event.graph for event in decisions}):
