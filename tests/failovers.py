@@ -54,6 +54,7 @@ class Proxy:
             far.connect(self.target)
         except OSError:
             near.close()
+            far.close()
             return
         for one, other in ((near, far), (far, near)):
             self.pairs[one] = other
@@ -84,7 +85,7 @@ class Proxy:
     def close(self):
         self.is_open = False
         self.thread.join()
-        for each in (self.listening, *self.pairs):
+        for each in (self.listening, *self.pairs, self.selector):
             each.close()
 
 
@@ -110,11 +111,18 @@ class Machine:
         else:
             raise AssertionError("".join(lines))
         self.lines = []
-        threading.Thread(target=self.read, args=(self.process,), daemon=True).start()
+        self.reading = threading.Thread(target=self.read, args=(self.process.stderr,))
+        self.reading.start()
 
-    def read(self, process):
-        with contextlib.suppress(ValueError):
-            self.lines.extend(process.stderr)
+    def read(self, stderr):
+        with stderr:
+            self.lines.extend(stderr)
+
+    def end(self):
+        """Kill the process, and close what it leaves."""
+        self.process.kill()
+        self.process.wait()
+        self.reading.join()
 
     def is_leading(self):
         with contextlib.suppress(ServiceError), Client(self.address, timeout=1.0, retries=0) as client:
@@ -130,8 +138,7 @@ class Machine:
     def close(self):
         self.proxy.close()
         if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+            self.end()
 
 
 class Load:
@@ -232,7 +239,7 @@ def fail(fault, machine, server, load):
         begin = time.monotonic()
         return load.wait(begin) - begin
     if fault == "kill":
-        machine.process.kill()
+        machine.end()
     elif fault == "stop":
         machine.process.send_signal(signal.SIGSTOP)
     elif fault == "cut":
@@ -242,7 +249,6 @@ def fail(fault, machine, server, load):
         machine.proxy.is_silent = True
     found = load.wait(begin, session) - begin
     if fault == "kill":
-        machine.process.wait()
         machine.start()
     elif fault == "stop":
         machine.process.send_signal(signal.SIGCONT)

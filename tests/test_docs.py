@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gappletron import named, names
+from gappletron import __version__, named, names
 from problems import ended
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,6 +108,13 @@ def test_every_page_is_in_the_navigation():
 def menu_text(name: str) -> str:
     path = ROOT / "docs" / f"{name}.md"
     return path.read_text() if path.exists() else ""
+
+
+def test_pages_cite_this_version_and_install_from_a_clone():
+    """Nothing is on an index of packages yet."""
+    assert f"version = {{{__version__}}}" in (ROOT / "docs" / "cite.md").read_text()
+    for page in PAGES:
+        assert not re.search(r"pip install ['\"]?gappletron", page.read_text()), page.name
 
 
 def test_the_readmes_commands_are_targets_of_the_makefile():

@@ -41,6 +41,10 @@ def write_pages(app: Any) -> None:
     """Write a page for each task; one that is up to date is left alone, so that it is not read again."""
     folder = Path(app.srcdir) / FOLDER
     folder.mkdir(exist_ok=True)
+    wanted = {f"{name_page(title)}.md" for title in list_tasks()}
+    for old in folder.glob("*.md"):  # of tasks that are no more
+        if f"{FOLDER}/{old.name}" not in wanted:
+            old.unlink()
     for title, names in list_tasks().items():
         parts = "\n".join(describe(name) for name in names)
         text = f"# {title}\n\n```{{eval-rst}}\n{parts}```\n"

@@ -179,7 +179,7 @@ def test_lower_filtering_shows_the_worse_stream() -> None:
     ((_, ceiling),) = lines(ax, "upper bound")
     h2, L = 8.0 * 5.0, 4.0 * 2.0
     assert ceiling == pytest.approx(
-        [max(2 * 2 * 2 * L * h2, 2 * math.sqrt(h2 * 2 * L * T)) for T in horizons], rel=1e-5
+        [max((4 - 2 * math.sqrt(2)) * 2 * 2 * L * h2, 2 * math.sqrt(h2 * 2 * L * T)) for T in horizons], rel=1e-5
     )
 
 

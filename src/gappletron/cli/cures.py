@@ -4,7 +4,7 @@ import re
 
 # What is said in Python, and on the command line.
 WORDS = {
-    r" \((?:format|classes)=[^)]*\)": "",
+    r" \((?:format|classes|columns)=[^)]*\)": "",
     r"\(normalize='unit', --normalize unit\)": "(--normalize unit)",
     r"normalize='unit'": "--normalize unit",
     r"\brevealing=('?)([^:]+?)\1:": r"--revealing \2:",

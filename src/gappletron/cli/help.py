@@ -5,6 +5,7 @@ Typer's own help cuts sentences, and shows the types of Python.
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from typing import Any
@@ -77,14 +78,13 @@ def first_sentence(text: str) -> str:
     'Copy a file of SQLite, e.g. a.sqlite; it may be open.'
     """
     flat = " ".join(text.split("\n\n", maxsplit=1)[0].split())
-    head, stop, tail = flat.partition(". ")
-    return head + stop.strip() if tail[:1].isupper() else flat
+    return re.split(r"(?<=\.) (?=[A-Z])", flat, maxsplit=1)[0]
 
 
 def write_list(rows: list[tuple[str, str]], width: int, column: int = 0) -> list[str]:
     """Return lines with names and what is said of each.
 
-    >>> write_list([("--seed NUMBER", "The seed."), ("-h", "Show this.")], 40)
+    >>> write_list([("--seed NUMBER", "The seed."), ("-h", "Show this.")], 80)
     ['  --seed NUMBER  The seed.', '  -h             Show this.']
     """
     column = column or min(max(len(name) for name, _ in rows) + 2, 28)

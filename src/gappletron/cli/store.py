@@ -87,7 +87,7 @@ def check(place: PlaceArgument, name: ModelName = "model") -> None:
 @command(
     "backup mail.sqlite copy.sqlite",
     "check copy.sqlite",
-    "backup mail.sqlite /backups/mail-$(date +%F).sqlite",
+    "backup mail.sqlite copies/mail.sqlite",
 )
 def backup(
     place: PlaceArgument, path: Annotated[Path, typer.Argument(metavar="COPY", help="The file to write.")]

@@ -25,7 +25,7 @@ from gappletron.cli.output import check_outputs, tell
 EXAMPLES = """\
 gappletron teach filter.npz history.csv --label label --text message --graph filtering --revealing ham
 gappletron teach filter.npz more.csv --label label
-gappletron teach filter.npz history.csv --label label --graph bandit --learner one-against-all --out other.npz"""
+gappletron teach other.npz history.csv --label label --graph bandit --learner one-against-all"""
 
 
 def teach(

@@ -23,6 +23,9 @@ class ScoreParts(NamedTuple):
 
     :param entries: what each entry of x adds to the score of each class (n x K).
     :param others: what else is added to the score of each class, by name: GIVEN, GUARD, LIMITS and COSTS.
+
+    >>> ScoreParts(np.array([[1.0, 0.0], [0.5, -1.0]]), {}).total()
+    array([ 1.5, -1. ])
     """
 
     entries: Floats

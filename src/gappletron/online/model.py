@@ -220,7 +220,7 @@ class Online(DurableModel):
             without: ``(indices, values)`` (the fastest), a dense vector of length `features`, a one-row scipy sparse
             matrix, or a mapping from index to value. Values of a repeated index are added up.
         :param graph: the feedback graph of this round, where it is not the model's own: any graph over the same
-            classes and actions. No theorem of the paper covers a graph that changes.
+            classes and actions. The theorems cover graphs that change (docs, page Theory).
         :param scores: what a model of your own says of x (docs, page Scores of your own model): a mapping from every
             class to its score, or numbers in the order of the classes. Numbers from 0 to 1 that add up to 1 are
             probabilities; of others the softmax is taken.
@@ -537,15 +537,14 @@ class Online(DurableModel):
     def set_graph(self, graph: FeedbackGraph, *, who: str | None = None) -> None:
         """Go on with a graph that has other edges or costs, and perhaps more classes; what was learned stays.
 
-        Receipts that wait keep the graph that they were decided under: what it showed, and what it cost. No theorem of
-        the paper covers a graph that changes.
+        Receipts that wait keep the graph that they were decided under: what it reveals, and what it costs.
 
         :param graph: such as ``model.graph.with_costs({("spam", "ham"): 10})``.
         :param who: who has asked for the change: a name for the log.
 
         >>> model = Online("auto", FeedbackGraph.filtering(["ham", "spam"]), features=2)
         >>> model.set_graph(model.graph.with_costs({("spam", "ham"): 10}))
-        >>> model.graph.costs.max()
+        >>> float(model.graph.costs.max())
         10.0
         """
         own = self.graph
