@@ -47,6 +47,7 @@ def show(place: PlaceArgument, name: ModelName = "model") -> None:
 
 @command(
     "changes mail.sqlite",
+    "changes mail.sqlite --last 100",
     "changes postgresql://host/models --name mail",
 )
 def changes(
