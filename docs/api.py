@@ -17,7 +17,7 @@ DATA = {
 # Every public name but those of the last section, which has what is left.
 TASKS = {
     "Decide and learn": "Online Receipt UNSEEN Label Player Turn",
-    "Ask why": "Explanation Contribution",
+    "Ask why": "Explanation Contribution FeatureWeights FeatureWeight",
     "Say what is revealed, and what it costs": "FeedbackGraph GraphArrays Plan",
     "Read records, tables and streams": """
         Encoder open_stream Columns ArrayStream SvmlightFile Stream Chunk Synthetic UnitVectors

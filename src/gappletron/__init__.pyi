@@ -93,6 +93,7 @@ from .learners.score_parts import ScoreParts as ScoreParts
 from .learners.scorers import GivenScores as GivenScores, Scorer as Scorer, Tracking as Tracking
 from .online.decisions import read_decisions as read_decisions
 from .online.explanation import Contribution as Contribution, Explanation as Explanation
+from .online.feature_weights import FeatureWeight as FeatureWeight, FeatureWeights as FeatureWeights
 from .online.model import Online as Online
 from .online.off_policy import (
     Evaluation as Evaluation,

@@ -47,6 +47,7 @@ SHOWN = [
     "learners gapsmh",
     "bound gapsmh --graph filtering --classes 3",
     "explain filter.npz unread.csv --top 3",
+    "weights filter.npz --top 3",
     "version",
     "",
 ]
@@ -54,7 +55,7 @@ SHOWN = [
 
 @pytest.mark.parametrize("width", [80, 40])
 def test_no_line_is_longer_and_no_number_is_cut(folder, width):
-    teach = "teach filter.npz history.csv --label label --text message --graph filtering --revealing ham"
+    teach = "teach filter.npz history.csv --label label --text message --graph filtering --revealing ham --names"
     assert ended(*shlex.split(teach))[0] == 0
     for command in SHOWN:
         code, out, err = ended(*shlex.split(command), columns=width)
@@ -94,8 +95,8 @@ def test_the_examples_are_commands_with_options_that_exist(name):
             ALL[" ".join(path)].make_context("example", arguments[len(path) :])  # an error for an unknown option
 
 
-def test_the_examples_of_teach_predict_explain_and_run_work(folder):
-    for name in ("teach", "predict", "explain", "run", "graph"):
+def test_the_examples_of_commands_with_files_work(folder):
+    for name in ("teach", "predict", "explain", "weights", "run", "graph"):
         for line in ALL[name].epilog.splitlines():
             if "digits" not in line:
                 code, _, err = ended(*shlex.split(line)[1:])

@@ -29,7 +29,7 @@ PACKAGES = {"sklearn": "scikit-learn"}
 # The commands in the order in which people need them; each is a module with a function of its name, and examples.
 COMMANDS = {
     "Try it": "demo run learners graph",
-    "Your own model": "teach predict explain",
+    "Your own model": "teach predict explain weights",
     "In production": "serve fleet replay compile store",
     "The paper": "reproduce export bound",
 }

@@ -15,6 +15,7 @@ WORDS = {
     r"\bdurability='(\w*)'": r"--durability \1",
     r"\bmax_norm \(--max-norm\)": "--max-norm",
     r"give rounds=": "give --rounds",
+    r"make it with Encoder\(names=True\)": "make it with --names (of teach, run or serve)",
     r"use draw\(\) or --plot": "use --plot",
     r"use to_frame\(\) or --json": "use --json",
     r"name a file that Online\.open made": "name a file that `gappletron serve` or Online.open made",

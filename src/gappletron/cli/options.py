@@ -186,7 +186,7 @@ class TableOptions:
     )
 
     @property
-    def names(self) -> list[str] | None:
+    def column_names(self) -> list[str] | None:
         """The names of the columns, where they were given."""
         return None if self.columns is None else [name.strip() for name in self.columns.split(",")]
 
@@ -216,6 +216,11 @@ class ColumnOptions:
         "svmlight: the number of features, which replaces a scan of the file. Tables and records: hash into so few "
         "places; by default no two values share one. Vectors of a service: by default as many as come.",
     )
+    names: bool = option(
+        False,
+        "Tables and records: keep the names of columns, categories and words, for `gappletron weights`.",
+        "--names",
+    )
 
     @property
     def kinds(self) -> dict[str, Any]:
@@ -238,21 +243,22 @@ class DataOptions(ColumnOptions, TableOptions):
     ) -> gp.Stream:
         """Return the stream, ready to be played; with a model, encoded as the model does it."""
         encoder, features, kinds = None if model is None else model.encoder, self.features, self.kinds
-        if encoder is not None and (kinds or features):
+        if encoder is not None and (kinds or features or self.names):
             raise UserError(
-                "the model has its own columns: omit --text, --numeric, --categorical, --drop and --features"
+                "the model has its own columns: omit --text, --numeric, --categorical, --drop, --features and --names"
             )
         stream = gp.open_stream(
             data,
             label=self.label,
             format=self.format,
-            columns=self.names,
+            columns=self.column_names,
             scores=self.score_columns,
             encoder=encoder,
             features=model.features if model is not None and encoder is None and features is None else features,
             classes=None if classes is None else classes.split(","),
             max_norm=max_norm,
             rounds=rounds,
+            names=self.names,
             **kinds,
         )
         with progress("reading") as show:

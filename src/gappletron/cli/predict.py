@@ -127,7 +127,7 @@ def read_blocks(
     aside = [*ordered, *([] if label is None else [label])]
     encoder, rows = model.encoder.declaring(dict.fromkeys(aside, "drop")), 0
     wanted = {name for name, kind in encoder.kinds.items() if kind != "drop"}
-    for number, block in enumerate(read_table(data, table.format, table.names)):
+    for number, block in enumerate(read_table(data, table.format, table.column_names)):
         here = block.names()
         if number == 0:
             if wanted and wanted.isdisjoint(here):

@@ -158,6 +158,8 @@ def run(
                 write_json(json, runs, histories, stopped, reports)
             if save is not None:
                 saved = model or gp.Online.from_player(runs.player(), stream.encoder)
+                if stream.encoder is not None and stream.encoder.names:
+                    saved.keep_names(stream.names)
                 last.callback(saved.save, save)
 
     def note() -> str:

@@ -306,8 +306,8 @@ def make_rows(vectors: bool, columns: options.ColumnOptions) -> dict[str, Any]:
     given = given_options(columns)
     if not vectors:
         return {"encoder": gp.Encoder(**given)} if given else {}
-    if columns.kinds:
-        raise UserError("--vectors takes numbers, which have no columns: omit --text, --numeric and the like")
+    if columns.kinds or columns.names:
+        raise UserError("--vectors takes numbers, which have no columns: omit --text, --numeric, --names and the like")
     return {"features": "grow", **given}
 
 

@@ -84,5 +84,7 @@ def teach(
             saved.player.teach(chunk if positions is None else chunk.relabel(positions))
             rows += len(chunk.chunk.labels)
             show(rows, stream.rounds)
+    if stream.encoder is not None and stream.encoder.names:
+        saved.keep_names(stream.names)
     saved.save(target)
     tell(f"{rows:,} rows taught; the model is in {target}")

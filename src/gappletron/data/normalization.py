@@ -55,6 +55,10 @@ class Normalization(Piece, abstract=True):
         """Return whether an entry of 0 makes a difference."""
         return False
 
+    def find_usual(self, state: Any, j: int) -> float:
+        """Return a value of the numbers in column j that is as large as they usually are; 1 by default."""
+        return 1.0
+
     @abstractmethod
     @compiled
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
@@ -176,6 +180,11 @@ class Columns(Normalization):
         keeps.
         """
         return {"rows": Field(least=0), "noted": Field(least=0), "columns": Field("features", 8)}
+
+    def find_usual(self, state: Any, j: int) -> float:
+        """One mean deviation above the centre, which becomes 1."""
+        scale = float(state.columns[j, SCALE])
+        return float(state.columns[j, CENTRE]) + 1.0 / scale if scale > 0.0 else 1.0
 
     def apply(self, state: Any, indices: Ints, values: Floats, start: int, stop: int) -> None:
         factor = 1.0 / math.sqrt(max(1, stop - start))

@@ -36,6 +36,7 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
     numeric: str | Iterable[str] = (),
     categorical: str | Iterable[str] = (),
     drop: str | Iterable[str] = (),
+    names: bool = False,
     scores: Mapping[Any, str] | None = None,
     encoder: Encoder | None = None,
     format: str | None = None,
@@ -53,8 +54,9 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
     :param label: for tables, the column of the labels.
     :param text: for tables, columns of text; likewise `numeric`, `categorical` and `drop`. The kinds of other columns
         are found in the first block: see :class:`TableFile`.
+    :param names: for tables and records, keep the names of features, as :class:`~gappletron.Encoder` does it.
     :param scores: for tables, the column that holds the score of each class, by the class (:class:`TableFile`).
-    :param encoder: for tables and records, in place of these four.
+    :param encoder: for tables and records, in place of these five.
     :param format: the name of one of :data:`gappletron.data.formats.FORMATS`; by default by the end of the file's name,
         or else by its first line.
     :param columns: the names of the columns of a CSV file without a header.
@@ -79,10 +81,10 @@ def open_stream(  # noqa: PLR0912 - what is given decides, one form after the ot
     stream: Stream
     kinds: dict[str, Any] = {"text": text, "numeric": numeric, "categorical": categorical, "drop": drop}
     required: tuple[str, ...] = ()
-    if any(kinds.values()):
+    if any(kinds.values()) or names:
         if encoder is not None:
             raise UserError("columns were given beside an encoder, which has its own: give one of the two")
-        encoder = Encoder(**kinds)
+        encoder = Encoder(**kinds, names=names)
         required = tuple(encoder.kinds)
     options: dict[str, Any] = {"label": label, "columns": columns, "encoder": encoder, "scores": scores}
     options |= {"format": format, "features": features, "max_norm": max_norm, "classes": classes}

@@ -227,6 +227,7 @@ class Stream(abc.ABC):
         :mod:`gappletron.data.transform`.
     :ivar encoder: the :class:`~gappletron.Encoder` that made the rows, where they were records; its columns have
         any scale.
+    :ivar names: with ``Encoder(names=True)`` what the features of the rows read so far stand for.
     :ivar label: the column of the labels, where the rows come from a table.
     :ivar is_pipe: whether it can be read only once.
     :ivar is_open: whether classes are added while the stream is played: `classes` are those that have come so far.
@@ -249,6 +250,7 @@ class Stream(abc.ABC):
     max_norm: float | None
     is_transformed: bool = False
     encoder: Any = None
+    names: Any = None
     label: str | None = None
     is_pipe: bool = False
     is_open: bool = False

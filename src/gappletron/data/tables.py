@@ -30,6 +30,7 @@ from gappletron.data.records.columns import (
     to_table,
 )
 from gappletron.data.records.encoder import Encoder, list_records
+from gappletron.data.records.kept_names import KeptNames
 from gappletron.data.records.values import is_missing, is_record, to_number, to_text, unbox_numbers
 from gappletron.data.scores import NO_SCORES, squash_scores
 from gappletron.data.sources import FileStream, Progress, Source, read_ahead
@@ -114,7 +115,7 @@ class TableFile(FileStream):
         self.label = VW_LABEL if format == "vw" else label
         self._scores = {_name_class(name): column for name, column in (scores or {}).items()}
         self._required = (*required, *self._scores.values())
-        self._encoder = encoder or Encoder()
+        self._encoder, self.names = encoder or Encoder(), KeptNames()
         declared = self._encoder.kinds.get(self.label or "", DROP)
         if self.label is not None and declared != DROP:
             what = f"the column {self.label!r} holds the labels and is declared as {declared}"
@@ -245,7 +246,10 @@ class TableFile(FileStream):
         rows, columns = 0, order_columns(self._scores, self.classes) if self._scores else []
         for block in blocks:
             positions = self._locate_labels(self._find_labels(block, rows), rows)
-            chunk = make_chunk(*self.encoder.encode_many(block), positions)
+            encoded = self.encoder.encode_many(block)
+            if self.encoder.names:
+                self.names.take(self.encoder, block.records(), np.split(encoded[1], encoded[0][1:-1]))
+            chunk = make_chunk(*encoded, positions)
             scores = squash_scores(read_scores(block, columns, self.name, rows)) if columns else NO_SCORES
             for start in range(0, len(positions), CHUNK):
                 yield chunk.part(start, start + CHUNK), scores[start : start + CHUNK]
@@ -290,6 +294,7 @@ class RecordStream(Stream):
         self._records = list_records(records) if table is None else table
         self.name = name
         self.encoder: Encoder = encoder or Encoder()
+        self.names = KeptNames()
         self.features = self.encoder.features
         self.rounds: int = len(self._records)
         self.classes, self._labels = locate_labels(y, self.rounds, classes)
@@ -300,7 +305,10 @@ class RecordStream(Stream):
         for start in range(0, self.rounds, CHUNK):
             rows = self._records
             part = rows[start : start + CHUNK] if isinstance(rows, list) else rows.slice(start, CHUNK)
-            yield make_chunk(*self.encoder.encode_many(part), self._labels[start : start + CHUNK])
+            encoded = self.encoder.encode_many(part)
+            if self.encoder.names:
+                self.names.take(self.encoder, Block(part).records(), np.split(encoded[1], encoded[0][1:-1]))
+            yield make_chunk(*encoded, self._labels[start : start + CHUNK])
 
 
 def read_table(path: str, format: str | None = None, columns: Iterable[str] | None = None) -> Iterator[Block]:

@@ -6,7 +6,7 @@ import functools
 import itertools
 import numbers
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from gappletron.base.checks import Label
 from gappletron.base.errors import SpentReceipt, UserError
 from gappletron.data.arrays import check_sparse
-from gappletron.data.records.columns import is_many_records
-from gappletron.data.records.encoder import Encoder
+from gappletron.data.records.columns import Block, is_many_records, to_table
+from gappletron.data.records.encoder import Encoder, list_records
+from gappletron.data.records.kept_names import KeptName, KeptNames
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import list_classes, without_collection
@@ -60,6 +61,8 @@ class Contents:
     encoder: Encoder | None
     receipts: Receipts
     journal: Journal | None = None
+    names: KeptNames = field(default_factory=KeptNames)
+    """Of the features, where the encoder says that they are kept."""
 
     @classmethod
     def make(
@@ -88,7 +91,7 @@ class Contents:
 
     def copy(self) -> Self:
         """Return a copy that shares nothing that changes, without a journal."""
-        return type(self)(copy.copy(self.player), self.encoder, self.receipts.copy())
+        return type(self)(copy.copy(self.player), self.encoder, self.receipts.copy(), names=self.names.copy())
 
     # ------------------------------------------------------------------------------------------ what comes from outside
 
@@ -113,6 +116,23 @@ class Contents:
         if self.encoder is not None:
             return self.encoder.vector(X[0]) if type(X) is list and len(X) == 1 else None
         return self.player.engine.checker.only_row(X)
+
+    @property
+    def keeps_names(self) -> bool:
+        """Whether the names of features are kept."""
+        return self.encoder is not None and self.encoder.names
+
+    def find_new_names(self, records: Any, rows: list[Vector] | Vectors) -> list[KeptName]:
+        """Return the names of checked records that are to be kept."""
+        if self.encoder is None or not self.encoder.names or self.names.is_full:
+            return []
+        if isinstance(rows, Vectors):
+            indices = np.split(rows.indices, rows.indptr[1:-1])
+        else:
+            indices = [row.indices for row in rows]
+        table = to_table(records)
+        each = list_records(records) if table is None else Block(table).records()
+        return self.names.find_new(self.encoder, each, indices)
 
     def check_rows(self, X: Any) -> list[Vector] | Vectors:
         """Return many rows as checked vectors: few as single ones, many together. An error names the row.
@@ -196,7 +216,7 @@ class Contents:
             "encoder": None if self.encoder is None else self.encoder.to_dict(),
             "graphs": graphs,
         }
-        return header, arrays | waiting
+        return header, arrays | waiting | (self.names.to_arrays() if self.keeps_names else {})
 
     def compare(self) -> dict[str, Any]:
         """Return everything that the model is, by name; times and sessions, in which equal models differ, are left
@@ -215,7 +235,8 @@ class Contents:
             raise UserError("the encoder does not fit the number of features: the file is damaged")
         with without_collection():  # of a million objects none is garbage
             receipts = _read_receipts(header, arrays, player)
-        return cls(player, encoder, receipts)
+        names = KeptNames.from_arrays(arrays) if encoder is not None and encoder.names else KeptNames()
+        return cls(player, encoder, receipts, names=names)
 
 
 def _encode(encoder: Encoder, records: Any) -> Vectors:

@@ -251,7 +251,7 @@ class Changes(NamedTuple):
 
 def list_changes(place: str | os.PathLike[str], name: str = NAME, last: int = 100) -> Changes:
     """Return the last changes of a stored model; another process may have it open."""
-    sql = "SELECT * FROM changes WHERE model = ? AND kind <> 'restarted' ORDER BY seq DESC LIMIT ?"
+    sql = "SELECT * FROM changes WHERE model = ? AND kind NOT IN ('restarted', 'named') ORDER BY seq DESC LIMIT ?"
     with contextlib.closing(Store(place, name)) as store:
         found = []
         for row in store.read(sql, last):

@@ -156,6 +156,15 @@ class Limited(NamedTuple):
     limits: dict[str, Any]
 
 
+class Named(NamedTuple):
+    """Names of features are kept from now on: lists of a feature, its name and its sign
+    (:class:`gappletron.data.records.kept_names.KeptName`).
+    """
+
+    time: float
+    names: list[Any]
+
+
 class WasReset(NamedTuple):
     """Somebody asked the learner to forget what may be out of date."""
 
@@ -174,7 +183,18 @@ class Restarted(NamedTuple):
 
 
 Change: TypeAlias = (
-    Opened | Taught | Added | GraphChanged | Grown | Limited | WasReset | Restarted | RolledBack | Promoted | Demoted
+    Opened
+    | Taught
+    | Added
+    | GraphChanged
+    | Grown
+    | Limited
+    | Named
+    | WasReset
+    | Restarted
+    | RolledBack
+    | Promoted
+    | Demoted
 )
 Event: TypeAlias = Decided | Fed | Change | Dropped
 KINDS: dict[str, Any] = {
@@ -184,6 +204,7 @@ KINDS: dict[str, Any] = {
     "graph changed": GraphChanged,
     "grown": Grown,
     "limited": Limited,
+    "named": Named,
     "reset": WasReset,
     "restarted": Restarted,
     "rolled back": RolledBack,

@@ -22,6 +22,7 @@ from gappletron.base.signals import held_back
 from gappletron.base.tables import make_html
 from gappletron.base.text import listing
 from gappletron.data.records.encoder import Encoder
+from gappletron.data.records.kept_names import KeptName, KeptNames
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import list_classes
@@ -35,6 +36,7 @@ from gappletron.online.contents import FORMAT, TOGETHER, Contents
 from gappletron.online.database import NAME
 from gappletron.online.events import Answer
 from gappletron.online.explanation import Explanation, make_explanation
+from gappletron.online.feature_weights import FeatureWeights, make_feature_weights
 from gappletron.online.journal import WEEK, Journal, Policy
 from gappletron.online.opening import Past, open_contents, read_model, read_past
 from gappletron.online.receipts import Receipt, Receipts, Unseen, WaitingLimits
@@ -226,7 +228,29 @@ class Online(DurableModel):
             probabilities; of others the softmax is taken.
         """
         given = None if scores is None else self._player.check_scores(scores)
-        return self._decide(self._contents.check_row(x), graph, time.time(), given=given)
+        contents = self._contents
+        vector = contents.check_row(x)
+        receipt = self._decide(vector, graph, time.time(), given=given)
+        if contents.keeps_names:
+            self._add_names(contents.find_new_names([x], [vector]))
+        return receipt
+
+    def _add_names(self, found: Iterable[KeptName]) -> None:
+        """Keep names of features."""
+        names = list(map(list, found))
+        if names:
+            self._make_change(events.Named(time.time(), names), None)
+
+    @changing
+    def keep_names(self, names: KeptNames) -> None:
+        """Keep the names of records that were played or taught as vectors, for :meth:`feature_weights`.
+
+        :param names: those of a stream that was read (``stream.names``) with the model's encoder.
+        """
+        if not self._contents.keeps_names:
+            raise UserError("the model keeps no names of features: make it with Encoder(names=True)")
+        known = {(name.feature, name.text) for name in self._contents.names}
+        self._add_names(name for name in names if (name.feature, name.text) not in known)
 
     def _decide(
         self,
@@ -251,7 +275,19 @@ class Online(DurableModel):
             of Arrow; for one without also a SciPy sparse matrix, which is the fastest.
         :param scores: those of every row: a 2-D array (the fastest), or a sequence of what :meth:`act` takes.
         """
+        X = self._list_named(X)
         rows, now = self._contents.check_rows(X), time.time()
+        receipts = self._decide_all(rows, graph, now, scores)
+        self._add_names(self._contents.find_new_names(X, rows))
+        return receipts
+
+    def _list_named(self, X: Any) -> Any:
+        """Return many records, whose names are to be kept, in a form that can be read twice."""
+        return list(X) if self._contents.keeps_names and not hasattr(X, "columns") else X
+
+    def _decide_all(
+        self, rows: list[Vector] | Vectors, graph: FeedbackGraph | None, now: float, scores: Any
+    ) -> list[Receipt]:
         if not isinstance(rows, Vectors):
             given = self._contents.check_many_scores(scores, len(rows))
             each = given if given.size else itertools.repeat(None)
@@ -281,7 +317,10 @@ class Online(DurableModel):
             raise UserError(f"{action!r} has the probability 0: give the probabilities that it was drawn with")
         given = self._player.check_scores(scores)
         vector = self._player.check(x) if isinstance(x, tuple) else self._contents.check_row(x)
-        return self._decide(vector, graph, time.time(), (position, chances), given)
+        receipt = self._decide(vector, graph, time.time(), (position, chances), given)
+        if not isinstance(x, tuple):
+            self._add_names(self._contents.find_new_names([x], [vector]))
+        return receipt
 
     @changing
     def learn(self, receipt: Receipt | str, label: Label | Unseen) -> None:
@@ -326,6 +365,7 @@ class Online(DurableModel):
         given = self._player.check_scores(scores)
         row = vector.indices.tolist(), vector.values.tolist(), None if given is None else given.tolist()
         self._make_change(events.Taught(time.time(), position, known, *row), who)
+        self._add_names(self._contents.find_new_names([x], [vector]))
 
     @changing
     def teach_many(
@@ -352,6 +392,7 @@ class Online(DurableModel):
         >>> model.predict("a prize")
         'spam'
         """
+        X = self._list_named(X)
         rows, now = self._contents.check_rows(X), time.time()
         vectors = rows.each() if isinstance(rows, Vectors) else rows
         places = [self.graph.class_index(label) for label in labels]
@@ -363,6 +404,7 @@ class Online(DurableModel):
         for vector, place, chance, own in zip(vectors, places, known, given, strict=False):
             row = vector.indices.tolist(), vector.values.tolist(), own
             self._make_change(events.Taught(now, place, chance, *row), who)
+        self._add_names(self._contents.find_new_names(X, rows))
 
     @changing
     def reset(self, *, who: str | None = None) -> None:
@@ -438,6 +480,22 @@ class Online(DurableModel):
         names = {} if contents.encoder is None else contents.encoder.name_features(x)
         found = player.explain(vector, graph, given)
         return make_explanation(found, vector, names, player.graph, player.engine.bias)
+
+    @looking
+    def feature_weights(self, top: int = 20) -> FeatureWeights:
+        """Return the columns, categories and words with the largest weights for each class, by their names.
+
+        For models with ``Encoder(names=True)``, whose learner has linear scores. Draws nothing and changes nothing.
+
+        :param top: so many of each class, the largest by size.
+        """
+        contents, player, most = self._contents, self._player, whole(top, "top", least=1)
+        if not contents.keeps_names:
+            raise UserError(
+                "the model keeps no names of features, so its weights cannot be told apart: make it with "
+                "Encoder(names=True)"
+            )
+        return make_feature_weights(player, contents.names, most)
 
     @looking
     def predict_many(self, X: Any, graph: FeedbackGraph | None = None, scores: Any = None) -> list[Label]:

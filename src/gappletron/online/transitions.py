@@ -14,6 +14,7 @@ import numpy as np
 
 from gappletron.base.errors import Damaged, UserError
 from gappletron.base.signals import held_back
+from gappletron.data.records.kept_names import check_names
 from gappletron.data.scores import NO_SCORES
 from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
@@ -194,6 +195,8 @@ def apply(
             player.roll_back(earlier)
         case events.Grown(_, features):
             player.grow(features)
+        case events.Named(_, names):
+            model.names.add(check_names(names))
         case events.WasReset():
             player.reset()
         case events.Restarted() | events.Promoted() | events.Demoted():

@@ -37,7 +37,7 @@ from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.play import archive, checks, rounds
 from gappletron.play.draws import Draws
 from gappletron.play.engine import Engine
-from gappletron.play.explaining import Explained, explain
+from gappletron.play.explaining import Explained, Weighed, explain, weigh
 from gappletron.play.index import DirectIndex, FeatureIndex
 from gappletron.play.limits import Limits, LimitsReport
 from gappletron.play.monitor_state import NoWatch, Watching, find_watch
@@ -542,6 +542,20 @@ class Player:
         (array([2., 0.]), 1)
         """
         return explain(self.engine, vector, self.check_graph(graph), given)
+
+    def weigh(self, features: NDArray[np.int64], values: Floats) -> Weighed:
+        """Return what features add to the scores of rows of their own.
+
+        :param values: of the entries; for 0 one as large as those of this column usually are.
+
+        >>> from gappletron import FeedbackGraph, Player
+        >>> player = Player("perceptron", FeedbackGraph.full(["ham", "spam"]), features=2)
+        >>> player.teach_vector(player.check([1.0, 0.0]), label=1)
+        >>> player.weigh(np.arange(2), np.ones(2)).weights
+        array([[-1.,  1.],
+               [ 0.,  0.]])
+        """
+        return weigh(self.engine, features, values)
 
     def _look(
         self,

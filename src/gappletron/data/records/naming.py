@@ -20,6 +20,7 @@ from gappletron.data.records.hashing import (
     make_alphabet,
     number_feature,
     place,
+    sign,
     to_codes,
 )
 
@@ -69,6 +70,8 @@ class NamedCells(Cells):
         super().__init__(kinds, features)
         self._size, self._ngrams = features, ngrams
         self.names: dict[int, FeatureName] = {}
+        # By the feature and the name; 0 for a number.
+        self.signs: dict[tuple[int, str], int] = {}
 
     def add_record(self, record: Any) -> None:
         """Add the names of a record."""
@@ -79,7 +82,8 @@ class NamedCells(Cells):
 
     def add_category(self, name: str, text: str) -> None:
         """Add the name of a category."""
-        self._add(category_feature(name, text, self._size)[0], f"{name} = {text}" if text else f"{name} is missing")
+        feature, sign = category_feature(name, text, self._size)
+        self._add(feature, f"{name} = {text}" if text else f"{name} is missing", int(sign))
 
     def add_text(self, name: str, text: str) -> None:
         """Add the names of the words of a text."""
@@ -90,28 +94,30 @@ class NamedCells(Cells):
         before = len(self.indices)
         super().add_number(name, value)
         if len(self.indices) > before:  # else it was added as a category
-            self._add(number_feature(name, self._size), name, is_number=True)
+            self._add(number_feature(name, self._size), name, 0)
 
     def _add_words(self, name: str, text: str, seed: int) -> None:
         for token in dict.fromkeys(list_tokens(text, self._ngrams)):
             if token != text or name in self._kinds or not name:  # else it is the category, too
-                self._add(place(hash_string(token, seed), self._size), f"{name}: {token}" if name else token)
+                h = hash_string(token, seed)
+                self._add(place(h, self._size), f"{name}: {token}" if name else token, int(sign(h)))
 
-    def _add(self, feature: int, name: str, *, is_number: bool = False) -> None:
-        text, known = shorten(name, LONGEST), self.names.get(feature)
+    def _add(self, feature: int, name: str, sign: int) -> None:
+        text, known, is_number = shorten(name, LONGEST), self.names.get(feature), sign == 0
+        self.signs.setdefault((feature, text), sign)
         if known is None:
             self.names[feature] = FeatureName(text, is_number)
         elif text not in known.text.split(OR):
             self.names[feature] = FeatureName(known.text + OR + text, is_number or known.is_number)
 
 
-def name_features(kinds: Mapping[str, str], features: int, ngrams: int, record: Any) -> dict[int, FeatureName]:
+def name_cells(kinds: Mapping[str, str], features: int, ngrams: int, record: Any) -> NamedCells:
     """Return the names of the features of a record; those of values that share a feature are joined by "or".
 
     >>> record = {"message": "Win!", "links": 3, "country": None}
-    >>> sorted(name.text for name in name_features({"message": "text"}, 2**62, 1, record).values())
+    >>> sorted(name.text for name in name_cells({"message": "text"}, 2**62, 1, record).names.values())
     ['country is missing', 'links', 'message: !', 'message: win']
     """
     cells = NamedCells(kinds, features, ngrams)
     cells.add_record(record)
-    return cells.names
+    return cells
