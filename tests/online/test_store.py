@@ -150,6 +150,7 @@ def test_every_kind_of_event_is_replayed(place, extra):
         events.RolledBack,
         events.Promoted,
         events.Demoted,
+        events.Named,
         *([events.Grown] if extra else []),
     }  # tested elsewhere
     assert kinds == {events.Decided, events.Fed, *events.KINDS.values()} - others

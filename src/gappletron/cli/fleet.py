@@ -26,7 +26,8 @@ from gappletron.online.database import URLS
 
 EXAMPLES = """\
 gappletron fleet postgresql://host/models --graph filtering --classes ham,spam --text message
-gappletron fleet postgresql://host/models --host 0.0.0.0 --address http://10.0.0.5:8080 --token-file tokens.txt"""
+gappletron fleet postgresql://host/models --host 0.0.0.0 --address http://10.0.0.5:8080 --token-file tokens.txt
+gappletron fleet models.sqlite --graph filtering --classes ham,spam --model-memory 200000000"""
 
 
 @dataclass(frozen=True)
