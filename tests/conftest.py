@@ -21,6 +21,8 @@ settings.load_profile("suite")
 # What is compiled is compiled where it is used: no process of one test goes on in the next. Those of
 # tests/play/test_start.py ask for another process.
 os.environ["GAPPLETRON_BACKGROUND"] = "0"
+# What commands print in a test is as wide as it likes, whatever terminal the tests run in.
+os.environ.pop("COLUMNS", None)
 
 ROOT = Path(__file__).resolve().parent.parent
 

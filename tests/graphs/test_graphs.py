@@ -113,7 +113,7 @@ def test_disease_prevention_is_full_information_by_the_closure():
     graph = FeedbackGraph.disease_prevention(["north", "south", "west"])
     assert graph == FeedbackGraph.full(["north", "south", "west"])
     assert graph.completed == ((0, 0), (1, 1), (2, 2))
-    assert "('north', 'north'), ('south', 'south'), ('west', 'west')" in graph.describe()
+    assert "('north', 'north'), ('south', 'south'), ('west', 'west')" in graph.describe(width=None)
 
 
 def test_the_papers_spam_filter():
@@ -209,7 +209,7 @@ def test_a_greedy_dominating_set_says_how_far_it_is_from_the_minimum():
     assert graph.dominating_indices == find_greedy_dominating_set(visible)
     assert graph.least_rho == bound_size(visible) < graph.rho
     ratio = graph.rho / graph.least_rho
-    assert f"(rho = {graph.rho}, greedy, at most {ratio:.3g} times the minimum)" in graph.describe()
+    assert f"(rho = {graph.rho}, greedy, at most {ratio:.3g} times the minimum)" in graph.describe(width=None)
 
 
 def test_sets_of_actions_are_names_and_their_indices_are_apart():
@@ -825,7 +825,7 @@ def test_an_old_file_is_replaced_whole_with_ordinary_permissions(tmp_path):
 def test_description(graph, phrases):
     text = graph.describe()
     for phrase in phrases:
-        assert phrase in text
+        assert phrase in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 130
 
 

@@ -107,8 +107,8 @@ def test_only_the_rules_of_the_family_are_offered():
     named("gaptron-log")
     with pytest.raises(
         UserError,
-        match=r"'gaptron-mix': choose one of 'burn-in', 'epsilon-greedy', 'greedy', 'inverse-gap', 'optimised', "
-        r"'paper', 'square-cb', 'top-up'\Z",
+        match=r"'gaptron-mix': choose one of 'burn-in', 'decoding', 'epsilon-greedy', 'greedy', 'inverse-gap', "
+        r"'optimised', 'paper', 'square-cb', 'top-up'\Z",
     ):
         read_piece(Exploration, "gaptron-mix", "exploration rule")
 

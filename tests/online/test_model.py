@@ -454,7 +454,10 @@ def test_a_bad_row_is_refused(name, folder, plain):
     model = train(a_model(), rounds=3)
     with refused(model, folder, words):
         model.act(row)
-    with refused(model, folder, "x "):
+    if name in ("two rows", "sparse two rows"):  # predict takes many rows as well
+        assert len(model.predict(row)) == 2
+        return
+    with refused(model, folder, "[xX] "):
         model.predict(row if name != "a generator" else None)
 
 
@@ -528,7 +531,8 @@ def good_rows():
 def test_every_form_of_a_row(plain):
     for form, written_out in good_rows():
         model, twin = train(a_model()), train(a_model())
-        assert model.predict(form) == twin.predict(written_out)
+        found = model.predict(form)  # a list where the form is a matrix with one row
+        assert (found[0] if isinstance(found, list) else found) == twin.predict(written_out)
         receipt, other = model.act(form), twin.act(written_out)
         assert receipt.action == other.action
         assert receipt.probabilities.tobytes() == other.probabilities.tobytes()

@@ -19,7 +19,7 @@ from gappletron.paper.figures.catalogue import FIGURES
 from gappletron.paper.report import render
 from gappletron.paper.reproduce import reproduce
 
-TABLES = ("sweeps", "claims-table", "tightness", "upper-bounds", "lower-bounds", "times-table")
+TABLES = ("sweeps", "claims-table", "tightness", "upper-bounds", "lower-bounds", "times-table", "table-1")
 
 
 @pytest.fixture(scope="module")

@@ -138,7 +138,9 @@ def test_every_learner_of_the_paper_that_can_play_meets_each_adversary():
     for sweep in ("lower-filtering", "lower-full"):
         graph = BY_SWEEP[sweep][0].pieces.graph
         assert {task.learner for task in BY_SWEEP[sweep]} == {
-            name for name in names(graph) if not isinstance(named(name), Estimator | Guarded)
+            name
+            for name in names(graph)
+            if name != "decoded-logistic" and not isinstance(named(name), Estimator | Guarded)  # ours
         }
 
 

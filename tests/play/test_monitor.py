@@ -362,6 +362,7 @@ def test_a_report_is_json_and_prints():
         "restarts",
         "restart_count",
         "bound",
+        "unjudged",
         "warning",
     ]
     assert again["policy"]["classes"]["ham"]["error"]["low"] == report.policy.classes["ham"].error.low

@@ -620,7 +620,7 @@ def test_the_command_serves_stops_gracefully_and_goes_on(tmp_path):
         (["a", "b=c", "d=e", "--shadow", "b=d", "--shadow", "d=a"], "which is a shadow itself"),
         (["a", "--graph", "bandit", "--classes", "a,b", "--vectors", "--text", "m"], "--vectors takes numbers"),
         (["a", "--graph", "bandit", "--classes", "a,b", "--alpha", "1"], "Invalid value for '--alpha'"),
-        (["a", "--graph", "bandit", "--classes", "a,b", "--durability", "never"], "durability='never' is not known"),
+        (["a", "--graph", "bandit", "--classes", "a,b", "--durability", "never"], "--durability never is not known"),
         (["a", "--host", "nowhere.invalid", "--token-file", "tokens"], "cannot listen on 'nowhere.invalid'"),
         (["a b", "--graph", "bandit"], "has no name for an address"),
         (["a", "--graph", "bandit"], "the preset 'bandit' does not say which labels there are: give --classes"),
@@ -635,5 +635,5 @@ def test_what_the_command_refuses(tmp_path, monkeypatch, arguments, sentence):
     (tmp_path / "tokens").chmod(0o600)
     code, _, err = ended("serve", *arguments, "--port", "0", compiled=True)
     assert code == 2
-    assert sentence in err
-    assert err.count("\n") == 1
+    (said,) = [line for line in err.splitlines() if not line.startswith("opening ")]
+    assert sentence in said

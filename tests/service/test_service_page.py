@@ -172,7 +172,7 @@ def test_questions_fit_the_graph(tmp_path):
         seen = json.loads(re.findall(r'<pre id="report">(.+?)</pre>', dumped, re.DOTALL)[-1])
         assert json.loads(seen["example"]) == [1, 0.5]
         action = re.match("Decided: ([abc])", seen["asked"])[1]
-        assert f"shows only whether the label is {action}. Was it?" in seen["asked"]
+        assert f"reveals only whether the label is {action}. Was it?" in seen["asked"]
         assert seen["buttons"] == [f"Yes, {action}", "No", "Forget it: no feedback will come"]
         assert seen["done"] == "Noted: no feedback will come."
         assert (model.rounds, model.waiting) == (1, 0)

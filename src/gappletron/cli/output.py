@@ -43,7 +43,8 @@ class _Lines(logging.Handler):
 def show_log() -> None:
     """Print what the package logs on the standard error."""
     log = logging.getLogger("gappletron")
-    log.addHandler(_Lines())
+    if not any(isinstance(handler, _Lines) for handler in log.handlers):
+        log.addHandler(_Lines())
     log.setLevel(logging.INFO)
 
 
