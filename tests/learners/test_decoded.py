@@ -275,6 +275,7 @@ def test_why_a_bound_does_not_apply():
     assert find(good, graph, "decoded-moving", rounds=100).refusal.startswith("needs weights in a ball")
     assert "is proved for a rate of at most 0.2837" in find(good, FeedbackGraph.bandit(3), rounds=100).refusal
     moving = tuned(DecodedLogistic(), "moving", graph, rounds=100, max_norm=1.0)
+    assert "not kept in a ball" in find(moving, graph, "decoded-margin", rounds=100).refusal
     assert "needs a horizon of T" in find(moving, graph, rounds=200).refusal
     assert "a ball of radius 5" in find(moving, graph, rounds=100, radius=5.0).refusal
     costly = FeedbackGraph(np.ones((2, 2)), costs=[[0, 2], [1, 0]])

@@ -27,8 +27,8 @@ class DecodedLogistic(WithLoss):
 
         E[mistakes] <= sum S_t(U) + ||U||^2 / (2 eta_T) + sum gamma_t.
 
-    The tuning "theory" knows T and B, a bound on ||U||, and has ``sum S_t(U) + 1.533 B X sqrt(rho T)``; "any-time" does
-    not know T, and has 2.169 in place of 1.533; "moving" is for comparators that move in the ball of radius B. With
+    The tuning "theory" knows T and B, a bound on ||U||, and has ``sum S_t(U) + 1.534 B X sqrt(rho T)``; "any-time" does
+    not know T, and has 2.169 in place of 1.534; "moving" is for comparators that move in the ball of radius B. With
     full information each has ``sum S_t(U) + .588 ||U||^2 X^2``, for every T and U ("moving": the same with ``B^2 + 2 B
     P`` for a path of length P). "only-t" is "theory" with gamma = 1. The docs, page Decoding, have the proofs.
 

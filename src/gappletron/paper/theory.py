@@ -356,6 +356,8 @@ def _refuse_decoded(theorem: Theorem, learner: DecodedLogistic, problem: Problem
     is_fixed = graph.is_full_information or rule.horizon >= problem.horizon()
     if math.isinf(ball) and theorem is MOVING:
         return "needs weights in a ball, as with the tuning 'moving'"
+    if not math.isinf(ball) and theorem is MARGIN:  # its comparator is longer than B
+        return "needs weights that are not kept in a ball"
     if not math.isinf(ball) and not is_fixed:
         return "needs a horizon of T or more where the weights stay in a ball"
     if ball < B * (1.0 - 1e-9):
