@@ -49,7 +49,7 @@ def explain(
     for number, (x, scores) in enumerate(itertools.islice(read_rows(saved, data, table), first, stop), first + 1):
         why = saved.explain(x, scores=scores)
         if json_path != STANDARD_OUTPUT:
-            say(("\\n" if found else "") + f"row {number}\n{why.to_text(find_width(sys.stdout), top)}")
+            say(("\n" if found else "") + f"row {number}\n{why.to_text(find_width(sys.stdout), top)}")
         found.append({"row": number, **why.to_dict()})
     if not found:
         raise UserError(f"{data} has no row {first + 1}: give a smaller --row, or a file with rows")

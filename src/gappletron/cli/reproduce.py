@@ -76,11 +76,13 @@ def reproduce(options: ReproduceOptions) -> None:
     if options.sensitivity:
         say(f"{len(found.claims())} claims under {len(found.settings())} readings; see {folder / 'sensitivity.html'}")
         return
-    from gappletron.paper.claims import OURS
+    from gappletron.paper.claims import ENOUGH_ROUNDS, OURS
 
     paper = [verdict for verdict in found.verdicts if verdict.claim.source != OURS]
     if paper:
         say(f"{sum(verdict.holds for verdict in paper)} of {len(paper)} claims of the paper hold")
+        if options.rounds < ENOUGH_ROUNDS:
+            say("with so few rounds the learners are still at the start of learning: the verdicts are not meaningful")
     say(f"{len(found.results):,} runs; the report is {folder / 'report.html'}")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gappletron.base.errors import UserError
 from gappletron.base.progress import progress
 from gappletron.cli.help import Command, Group
 from gappletron.cli.options import ModelName, PlaceArgument
@@ -97,6 +98,8 @@ def backup(
     from gappletron.online.database import open_database
 
     check_outputs(copy=path, inputs=(place,))
+    if path.is_file() and path.stat().st_size and not is_copy(path):
+        raise UserError(f"{str(path)!r} is there, and is no file of SQLite: name another file for the copy")
     database = open_database(place)
     try:
         with progress("copying"):
@@ -104,6 +107,12 @@ def backup(
     finally:
         database.close()
     tell(f"the copy is {path}")
+
+
+def is_copy(path: Path) -> bool:
+    """Return whether a file begins as those of SQLite do."""
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
 
 
 @command(

@@ -25,6 +25,8 @@ from gappletron.paper.sweeps import DETERMINISTIC, SWEEPS
 
 # The source of the claims that are not the paper's.
 OURS = "ours"
+# With fewer rounds the learners are still at the start of learning, and the verdicts mean little.
+ENOUGH_ROUNDS = 50_000
 
 NOISES: dict[str, Callable[[float], bool]] = {
     "any": lambda noise: True,  # noqa: ARG005

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gappletron.paper import templates, theorems
-from gappletron.paper.claims import CLAIMS, OURS, Claim, Verdict
+from gappletron.paper.claims import CLAIMS, ENOUGH_ROUNDS, OURS, Claim, Verdict
 from gappletron.paper.evidence import ERROR_RATE, FAILS, HOLDS, UNKNOWN, adjust
 from gappletron.paper.figures.drawing import DPI, Saved, use_figure_style
 from gappletron.paper.figures.grids import find_contests
@@ -46,6 +46,7 @@ def render(
         "report.html.jinja",
         results=results,
         rounds=max(result.task.rounds for result in results),
+        enough_rounds=ENOUGH_ROUNDS,
         seconds=sum(result.outcome.seconds for result in results),
         sweeps=_describe_sweeps(results),
         probes=sorted({probes for result in results if (probes := result.task.pieces.probes) is not None}),
