@@ -6,6 +6,7 @@ import contextlib
 import copy
 import itertools
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,9 @@ from gappletron import (
     interpreted,
     read_decisions,
 )
-from gappletron.online import events, replay as replays
+from gappletron.online import events, replay as replays, upkeep
 from gappletron.online.follower import Follower
-from stores import MEMORY, crash, start_postgres, tamper
+from stores import MEMORY, crash, start_postgres, tamper, wait_for_snapshot
 
 CLASSES = ["ham", "spam", "odd"]
 GRAPH = FeedbackGraph.filtering(CLASSES)
@@ -240,6 +241,75 @@ def test_how_far_a_model_can_be_rolled_back(place):
     assert Online.from_store(place).differences(model) == []
     with pytest.raises(UserError, match=r"make it with Online.open\(\)"):
         Online("auto", GRAPH, 3).roll_back(round=0)
+
+
+def played(place, **options):
+    """A model with some snapshots, and the number of an event between the last two."""
+    model = opened(place, snapshot_every=30, **options)
+    for part in range(5):
+        play(model, rows(part), 20)
+        wait_for_snapshot(model)
+    return model, model._contents.journal.store.snapshots()[-2] + 3
+
+
+@pytest.mark.parametrize("what", ["features", "decisions"])
+def test_retention_keeps_what_a_roll_back_needs(place, what):
+    model, _ = played(place)
+    model.checkpoint()
+    model.roll_back(event=20)
+    play(model, rows(7), 5)
+    crash(model)
+    upkeep.retain(place, **{what: upkeep.Limit("round", 5)})
+    assert Online.from_store(place).differences(model) == []
+
+
+def test_what_a_roll_back_needs_stays_while_it_may_be_done_again(place):
+    """After the next snapshot too: the newest may be damaged. Then it is removed."""
+    model, target = played(place, keep_rows=5)
+    model.roll_back(event=target)
+    model.checkpoint()
+    newest = model._contents.journal.store.snapshots()[-1]
+    play(model, rows(8), 5)
+    crash(model)
+    whole = tamper(place, "SELECT part, data FROM snapshot_parts WHERE at = ?", newest)
+    tamper(place, "UPDATE snapshot_parts SET data = ? WHERE at = ?", b"", newest)
+    assert Online.from_store(place).differences(model) == []
+    for part, data in whole:
+        tamper(place, "UPDATE snapshot_parts SET data = ? WHERE at = ? AND part = ?", data, newest, part)
+    with Online.open(place, snapshot_every=30, keep_rows=5) as again:
+        for part in range(3):
+            play(again, rows(part), 30)
+            again.checkpoint()
+        with pytest.raises(UserError, match="features of this part of the log were dropped"):
+            again.roll_back(event=target)
+
+
+def test_a_snapshot_that_ends_after_a_roll_back_keeps_what_that_needs(place, monkeypatch):
+    model = opened(place, snapshot_every=30, keep_rows=5)
+    journal, go = model._contents.journal, threading.Event()
+    play(model, rows(), 60)
+    wait_for_snapshot(model)
+    put, target = journal._put, journal.store.snapshots()[-1] - 3
+    monkeypatch.setattr(journal, "_put", lambda snapshot: go.wait() and put(snapshot))
+    for part in range(1, 4):
+        play(model, rows(part), 20)
+    assert journal._snapshotting.locked()
+    model.roll_back(event=target)
+    go.set()
+    crash(model)
+    assert Online.from_store(place).differences(model) == []
+
+
+def test_a_roll_back_to_what_was_removed_meanwhile_is_refused(place):
+    model, target = played(place, keep_rows=5)
+    past = model.read_past(event=target)
+    for part in range(3):
+        play(model, rows(part), 40)
+        model.checkpoint()
+    with pytest.raises(UserError, match="was removed meanwhile"):
+        model.roll_back(past)
+    crash(model)
+    assert Online.from_store(place).differences(model) == []
 
 
 @pytest.mark.parametrize(

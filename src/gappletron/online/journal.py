@@ -10,10 +10,11 @@ tells whether a write has succeeded.
 """
 
 import collections
+import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.signals import held_back
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.online.events import Answer, Batch, Change, encode_graph, hash_graph
-from gappletron.online.store import KEPT_SNAPSHOTS, Store, Trouble
+from gappletron.online.store import Store, Trouble
 from gappletron.play.turns import NEW, WAITING, Turn
 
 DURABILITIES = ("disk", "os")
@@ -93,6 +94,8 @@ class Bundle:
     answers: dict[str, Answer] = field(default_factory=dict)
     commit: float = math.inf
     """The number of its transaction; infinite as long as none was tried."""
+    targets: list[int] = field(default_factory=list)
+    """The events before which the model was in the states that it is rolled back to."""
 
 
 class Journal:
@@ -110,6 +113,7 @@ class Journal:
         self._snapshot_at = max(store.snapshots(), default=0)
         self._snapshot_bytes = self._bytes_since = 0
         self._snapshotting = threading.Lock()
+        self._removing = threading.Lock()
         # Why the last snapshot in the background failed; None where it did not.
         self.background_error: str | None = None
 
@@ -138,6 +142,14 @@ class Journal:
     def add_change(self, change: Change, who: str | None = None) -> None:
         """Add a change that has happened, and who has asked for it."""
         self.add(Entry(lambda batch: batch.add_change(change, who)))
+
+    @contextlib.contextmanager
+    def keep_state(self, target: int) -> Iterator[None]:
+        """Let a roll-back to the state before an event be logged inside: what that needs is there, and stays."""
+        with held_back(), self._removing:
+            self.store.check_reachable(target)
+            self._bundles[-1].targets.append(target)
+            yield
 
     def announce(self, turn: Turn, time: float, label: int) -> None:
         """Add the feedback that is about to end the waiting of a turn: it has happened once the record says so."""
@@ -278,11 +290,14 @@ class Journal:
         store.read_snapshot(at, kind, lambda *_: None)  # whole, before anything older is given up
         self._snapshot_bytes = sum(array.nbytes for array in arrays.values())
         self._snapshot_at, self._bytes_since = at, 0
-        first, *others = store.snapshots()  # the first leads, with the whole log, to every state
-        store.drop_snapshots(first, *others[-KEPT_SNAPSHOTS:])
         store.drop_answers(time.time() - policy.keep_answers)
-        if policy.keep_rows is not None:
-            store.drop_features(store.find_seq("round", rounds - policy.keep_rows))
+        with self._removing:
+            # Before the store is read: what is removed here is in the store by then.
+            targets = [target for bundle in list(self._bundles) for target in bundle.targets]
+            # The first snapshot leads, with the whole log, to every state.
+            store.drop_snapshots(store.snapshots()[0], *store.find_needed(targets))
+            if policy.keep_rows is not None:
+                store.drop_features(store.find_seq("round", rounds - policy.keep_rows), targets)
 
     def close(self) -> None:
         """Write what is published, and let another process open the store."""

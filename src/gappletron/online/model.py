@@ -679,7 +679,8 @@ class Online(DurableModel):
     @changing
     def _go_back(self, past: Past, who: str | None) -> None:
         event = events.RolledBack(time.time(), past.event, past.player.rounds)
-        self._make_change(event, who, earlier=past.player)
+        with self._find_journal().keep_state(past.event):
+            self._make_change(event, who, earlier=past.player)
 
     # ------------------------------------------------------------------------------------------------------------ store
 

@@ -8,7 +8,7 @@ import itertools
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from numpy.typing import NDArray
@@ -302,6 +302,45 @@ class Store:
             raise UserError(f"the list of snapshots in {self.name!r} is damaged: {CURE}")
         return found
 
+    def find_needed(self, targets: Iterable[int] = ()) -> list[int]:
+        """Return the snapshots that it takes to open the model, also where the newest is damaged, ascending; it takes
+        all events since the first of them as well.
+
+        These are the last two, and those from which the states are made again that the log rolls back to after them.
+
+        :param targets: numbers of events before which the model was in states that roll-backs lead to which are not
+            stored yet.
+        """
+        last = self.snapshots()[-KEPT_SNAPSHOTS:]
+        stored = self.read_changes("rolled back", min(last, default=0), self.count)
+        return sorted({*last, *self._find_origins([*targets, *(each.event for each in stored)]).values()})
+
+    def _find_origins(self, targets: Iterable[int]) -> dict[int, int]:
+        """Return the snapshot from which the state before each of these events is made, by the number of the event;
+        with those to which the log rolls back on the way. What has no snapshot before it is left out.
+        """
+        snapshots, waiting, found = self.snapshots(), set(targets), dict[int, int]()
+        while waiting:
+            target = waiting.pop()
+            before = [at for at in snapshots if at <= target]
+            if before:
+                found[target] = before[-1]
+                waiting |= {each.event for each in self.read_changes("rolled back", before[-1], target)} - found.keys()
+        return found
+
+    def check_reachable(self, target: int) -> None:
+        """Refuse a state that cannot be made from the log any more: a snapshot or features before it were removed."""
+        origins = self._find_origins([target])
+        lost = target not in origins or any(
+            self.read(f"SELECT 1 FROM {table} WHERE model = ? AND seq >= ? AND seq < ? AND {test} LIMIT 1", start, stop)
+            for stop, start in origins.items()
+            for table, test in (("acts", "feature_ids IS NULL"), ("changes", "document IS NULL"))
+        )
+        if lost:
+            raise UserError(
+                f"what {self.name!r} held before event {target:,} was removed meanwhile (keep_rows): go back less far"
+            )
+
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Store a snapshot of a model (:mod:`gappletron.play.archive`) as a whole or not at all."""
         if at in self.snapshots():
@@ -393,13 +432,13 @@ class Store:
         sql = f"SELECT COALESCE(max(seq), -1) + 1 FROM acts WHERE model = ? AND {column} < ?"
         return int(self.read(sql, value)[0][0])
 
-    def drop_features(self, stop: int) -> int:
+    def drop_features(self, stop: int, targets: Iterable[int] = ()) -> int:
         """Remove the features of decisions, and rows that were taught, before this event; return of how many events.
 
-        Those that the last two snapshots need stay: if the newest is damaged, the one before it leads on.
+        :param targets: as those of :meth:`find_needed`; what that tells of stays.
         """
         return self._drop(
-            stop,
+            min([stop, *self.find_needed(targets)]),
             ("acts", "feature_ids IS NOT NULL", "UPDATE acts SET feature_ids = NULL, feature_values = NULL"),
             ("changes", "kind = 'taught' AND document IS NOT NULL", "UPDATE changes SET document = NULL"),
         )
@@ -408,7 +447,7 @@ class Store:
         """Remove decisions and feedback before this event; return how many events. What :meth:`drop_features` keeps,
         stays.
         """
-        stop = min([stop, *self.snapshots()[-KEPT_SNAPSHOTS:]])
+        stop = min([stop, *self.find_needed()])
         found = self.read("SELECT max(first) FROM commits WHERE model = ? AND first <= ?", stop)
         first = found[0][0] or 0
         self.drop_snapshots(*(at for at in self.snapshots() if at >= first))
@@ -418,7 +457,7 @@ class Store:
 
     def _drop(self, stop: int, *changes: tuple[str, str, str]) -> int:
         """Change the rows of tables before an event that pass a test, some at a time; return how many there were."""
-        stop, number = min([stop, *self.snapshots()[-KEPT_SNAPSHOTS:]]), 0
+        number = 0
         for table, test, statement in changes:
             where = f"WHERE model = ? AND seq >= ? AND seq < ? AND {test}"
             rows = self.read(f"SELECT min(seq) FROM {table} {where}", 0, stop)

@@ -93,7 +93,7 @@ def retain(
 ) -> dict[str, int]:
     """Remove features, decisions and answers that are older than these limits; return how many there were.
 
-    What the last two snapshots need stays.
+    What the last two snapshots need stays, and what a roll-back after them needs.
     """
     Store(place, name).close()  # there must be one: opened to write, it would be made
     with contextlib.closing(Store(place, name, "disk")) as store:
