@@ -39,11 +39,13 @@ class Group:
         self.start()
 
     def start(self):
-        learners = {"mail": "auto", "trial": "gapsmh"}
-        self.models = {name: opened(self.places[name], learners[name]) for name in learners}
+        first, *others = self.places
+        self.models = {
+            name: opened(place, "auto" if name == first else "gapsmh") for name, place in self.places.items()
+        }
+        shadows = dict.fromkeys(others, first)
         self.hosted = {
-            each.name: each
-            for each in host_models(self.models, {"trial": "mail"}, alpha=0.05, max_waiting=None, strict=False)
+            each.name: each for each in host_models(self.models, shadows, alpha=0.05, max_waiting=None, strict=False)
         }
         self.browser = Browser(create_app(list(self.hosted.values()), **self.options))
         self.post = self.browser.post
@@ -80,6 +82,13 @@ class Group:
 @pytest.fixture
 def group(new_place):
     made = Group({"mail": new_place(), "trial": new_place()})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def three(new_place):
+    made = Group({"mail": new_place(), "trial": new_place(), "third": new_place()})
     yield made
     made.close()
 
@@ -317,6 +326,69 @@ def test_a_shadow_catches_up_after_a_kill(group, monkeypatch):
     assert group.counts() == {"mail": (8, 0), "trial": (8, 0)}
     assert group.hosted["trial"].missed == 0
     upkeep.check(group.places["trial"])
+
+
+def test_a_promotion_of_which_half_was_stored_is_completed(group, monkeypatch):
+    """The process was killed before the former champion had stored that it decides no more."""
+    waiting = group.decide(3, learn=False)
+    first = group.post("/v1/act", {"x": "once"}, key="a key")
+    with monkeypatch.context() as patch:
+        lose(group, "mail", patch)
+        assert group.post("/v1/models/trial/promote", {"who": "anna"}).status == 200
+        group.crash()
+    for _ in range(2):
+        group.start()
+        assert group.post("/v1/act", {"x": "once"}, key="a key").body == first.body  # not done again
+        assert group.counts()["mail"] == group.counts()["trial"]
+        group.give(*waiting.pop())
+        assert group.counts() == {name: (4, 1 + len(waiting)) for name in group.places}
+        assert group.hosted["mail"].missed == 0
+        group.crash()
+    rows = tamper(group.places["mail"], "SELECT document FROM changes WHERE kind = 'demoted'")
+    assert [json.loads(document)["by"] for (document,) in rows] == ["trial"]
+    group.start()
+
+
+def test_the_second_of_two_promotions_outlives_a_kill(three):
+    three.post("/v1/models/trial/promote", {})
+    first = three.post("/v1/act", {"x": "once"}, key="a key")
+    three.post("/v1/models/third/promote", {})
+    three.crash()
+    three.start()
+    for name in three.places:
+        assert three.hosted["third"] is three.hosted[name].find_deciding()
+        assert three.post(f"/v1/models/{name}/act", {"x": "once"}, key="a key").body == first.body
+    three.decide(2, "/v1/models/trial")
+    assert set(three.counts().values()) == {(3, 1)}
+
+
+def test_a_third_model_catches_up_with_feedback_for_decisions_before_a_promotion(three, monkeypatch):
+    waiting = three.decide(3, learn=False)
+    three.post("/v1/models/trial/promote", {})
+    with monkeypatch.context() as patch:
+        for name in ("mail", "third"):
+            lose(three, name, patch)
+        for name, reveals in waiting:
+            three.give(name, reveals)
+        three.crash()
+    three.start()
+    assert set(three.counts().values()) == {(3, 0)}
+
+
+def test_feedback_that_a_shadow_cannot_repeat_is_counted(three, monkeypatch, caplog):
+    """Its answers were removed, so it does not know its own receipts any more."""
+    waiting = three.decide(2, learn=False)
+    three.post("/v1/models/trial/promote", {})
+    three.decide(1)
+    with monkeypatch.context() as patch:
+        lose(three, "third", patch)
+        for name, reveals in waiting:
+            three.give(name, reveals)
+        three.crash()
+    tamper(three.places["third"], "DELETE FROM answers WHERE key LIKE ?", f"{waiting[0][0]}%")
+    three.start()
+    assert "the shadow 'third' has missed 1 decisions or pieces of feedback of 'trial'" in caplog.text
+    assert three.counts()["third"] == (3, 1)
 
 
 def test_feedback_for_decisions_before_a_promotion_is_caught_up_with(group, monkeypatch):

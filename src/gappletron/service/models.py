@@ -403,9 +403,13 @@ class HostedModel:
         champion.passes_on = champion.has_decided = True
         for each in followers:
             each.champion, each.shadows = self, []
-        champion._do(partial(champion.model.note_role, decides=False, other=self.name, term=term, who=who))
+        champion.note_demotion(self.name, term, who)
         log.warning("the model %r decides in place of %r", self.name, champion.name)
         return self._tell("promoted", who)
+
+    def note_demotion(self, by: str, term: int, who: str | None = None) -> None:
+        """Log that another model decides in place of this one."""
+        self._do(partial(self.model.note_role, decides=False, other=by, term=term, who=who))
 
     def _tell(self, change: str, who: str | None) -> schemas.Changed:
         return schemas.Changed(self.name, change, self.model.rounds, who)
@@ -621,7 +625,7 @@ def host_models(models: Mapping[str, Online], champions: Mapping[str, str], **op
     for name, champion in present.items():
         missed = reconcile(models[champion], models[name])
         if missed:
-            log.warning("the shadow %r has missed %d decisions of %r", name, missed, champion)
+            log.warning("the shadow %r has missed %d decisions or pieces of feedback of %r", name, missed, champion)
     hosted = {name: HostedModel(name, models[name], alpha=options["alpha"]) for name in present}
     for name, model in models.items():
         if name not in present:
@@ -629,9 +633,29 @@ def host_models(models: Mapping[str, Online], champions: Mapping[str, str], **op
             hosted[name] = HostedModel(name, model, shadows=shadows, **options)
     for each in hosted.values():
         each.read_roles()
-    for name in set(champions.values()) & present.keys():
-        hosted[name].passes_on = True
+    _complete_roles(hosted, present, champions)
     return [hosted[name] for name in models]
+
+
+def _complete_roles(
+    hosted: Mapping[str, HostedModel], present: Mapping[str, str], champions: Mapping[str, str]
+) -> None:
+    """Let each model that follows another now, and has decided before, know it: a kill between the two commits of a
+    promotion leaves it with the model that was promoted alone.
+    """
+    decided = {*champions.values(), *(name for name, each in hosted.items() if each.was_shadow)}
+    for name, each in hosted.items():
+        role = each.model.find_role(decides=True)
+        if role is None or present.get(role[0]) != present.get(name, name):
+            continue
+        over, term = role
+        decided.add(over)
+        known = hosted[over].model.find_role(decides=False)
+        if known is None or known[1] < term:
+            hosted[over].note_demotion(name, term)
+    for name in present:
+        hosted[name].has_decided |= name in decided
+        hosted[name].passes_on = hosted[name].has_decided
 
 
 async def tell_when_compiled() -> None:

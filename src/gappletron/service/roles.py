@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from gappletron import UNSEEN, FeedbackGraph, Online
-from gappletron.base.errors import UserError
+from gappletron.base.errors import SpentReceipt, UserError
 from gappletron.online import events
 from gappletron.online.opening import Graphs
 from gappletron.online.store import BLOCK, Store
@@ -77,7 +77,7 @@ def find_champions(models: Mapping[str, Online], champions: Mapping[str, str]) -
 
 def reconcile(champion: Online, shadow: Online) -> int:
     """Let a shadow catch up with what its champion has stored and it has not, as after a kill; return how many
-    decisions it has missed for good.
+    decisions and pieces of feedback it has missed for good.
 
     Decisions that the champion has not stored were never answered: the shadow forgets its receipts for them.
     """
@@ -100,8 +100,10 @@ def reconcile(champion: Online, shadow: Online) -> int:
                     _follow(shadow, name, event, graphs[event.graph])
                 else:
                     lost += 1  # its features are those of another encoder
+            except SpentReceipt:  # it has stored this feedback
+                pass
             except UserError:  # such as features that were dropped; check_shadow says what is wrong with a graph
-                lost += isinstance(event, events.Decided)
+                lost += isinstance(event, events.Decided | events.Fed)
     if own is not None:
         for receipt in shadow.pending:
             if own < receipt.serial < first:
@@ -148,12 +150,17 @@ def _follow(shadow: Online, name: str, event: events.Decided, graph: FeedbackGra
 
 
 def _find_own(store: Store, shadow: Online, name: str) -> str | None:
-    """Return the name of a shadow's own receipt for one of its champion, which may have followed the shadow then."""
+    """Return the name of a shadow's own receipt for one of its champion, which may have followed then: the shadow, or a
+    third model that both have followed.
+    """
     own = shadow.recall(*shadow_key(name))
-    if own is not None:
-        return own.decode()
-    key = store.find_key(name.encode())
-    return None if key is None else key.removesuffix(SHADOW)
+    if own is None:
+        key = store.find_key(name.encode())
+        if key is None:
+            return None
+        name = key.removesuffix(SHADOW)
+        own = shadow.recall(*shadow_key(name))
+    return name if own is None else own.decode()
 
 
 def _repeat(shadow: Online, own: str, event: events.Fed, graph: FeedbackGraph) -> None:
