@@ -160,6 +160,22 @@ def test_graphs_that_are_refused(place, graph, sentence):
     check_reopened(place, model)
 
 
+@pytest.mark.parametrize("between", [[], [[("odd", "odd")]]])
+def test_a_graph_whose_given_edges_alone_differ_is_another(place, between):
+    """The closure adds what the one lacks to the other; a new class undoes it, so the log must know which it is."""
+    common = [("ham", label) for label in CLASSES] + [("odd", "odd"), ("spam", "odd")]
+    first, second = (FeedbackGraph.from_edges(CLASSES, [*common, ("spam", own)], CLASSES) for own in ("ham", "spam"))
+    assert first == second
+    model = Online.open(place, "auto", first, "grow", durability="os")
+    model.act(([0], [1.0]))  # the graph is in the log
+    for edges in between:
+        model.set_graph(FeedbackGraph.from_edges(CLASSES, [*common[:3], *edges], CLASSES))
+    model.set_graph(second)
+    crash(model)
+    for each in (model, Online.from_store(place)):
+        assert each.graph.with_class("new", ["new"], ["ham"]).reveals("spam") == ("spam", "odd")
+
+
 # --------------------------------------------------------------------------------------------------------- rolling back
 
 

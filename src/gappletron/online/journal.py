@@ -103,8 +103,8 @@ class Journal:
 
     def __init__(self, store: Store, policy: Policy) -> None:
         self.store, self.policy = store, policy
-        # By graph and name, which is no part of a graph's value.
-        self._versions: dict[tuple[FeedbackGraph, str], int] = {}
+        # By graph, and by what is no part of its value: its name, and the edges that the closure added.
+        self._versions: dict[tuple[FeedbackGraph, str, tuple[tuple[int, int], ...]], int] = {}
         # What is not stored yet, oldest first. Calls add to the last, and those before it are published.
         self._bundles = collections.deque([Bundle()])
         self._writing = threading.RLock()  # reentrant, so that it tells who has it
@@ -169,12 +169,13 @@ class Journal:
 
     def find_version(self, graph: FeedbackGraph) -> int:
         """Return the number under which the store knows a graph, which is stored when it is new."""
-        version = self._versions.get((graph, graph.name))
+        key = graph, graph.name, graph.completed
+        version = self._versions.get(key)
         if version is None:
             document = encode_graph(graph)
             version = hash_graph(document)
             self.add(Entry(lambda batch: batch.graphs.update({version: document})))
-            self._versions[graph, graph.name] = version
+            self._versions[key] = version
             if len(self._versions) > MOST_GRAPHS:
                 self._versions.clear()
         return version

@@ -338,9 +338,9 @@ class Graphs(dict[int, FeedbackGraph]):
         self.store, self.own = store, own
 
     def __missing__(self, version: int) -> FeedbackGraph:
-        graph = self.store.read_graph(version)
-        own = self.own
-        self[version] = graph if own is None or graph != own or graph.name != own.name else own
+        graph, own = self.store.read_graph(version), self.own
+        is_own = own is not None and (graph, graph.name, graph.completed) == (own, own.name, own.completed)
+        self[version] = own if own is not None and is_own else graph
         return self[version]
 
 

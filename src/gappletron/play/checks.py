@@ -79,7 +79,7 @@ def check_graph(own: FeedbackGraph, graph: Any) -> FeedbackGraph:
     """Return a graph over the same classes and actions as a player's own."""
     if not isinstance(graph, FeedbackGraph):
         raise UserError(f"{graph!r} is not a FeedbackGraph: the graph of a round is one")
-    if graph == own:
+    if graph == own and graph.completed == own.completed:  # of the same edges, given and added
         return own  # the same object, so that a saved model goes on with the same bits
     if graph.classes != own.classes or graph.actions != own.actions:
         raise UserError(f"the graph {graph.name!r} has other classes or actions: only edges and costs may change")
