@@ -15,6 +15,7 @@ import pytest
 
 from gappletron import FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.base.errors import Unavailable
+from gappletron.cli import serve
 from gappletron.online import events, upkeep
 from gappletron.online.postgres import SILENCE
 from gappletron.online.store import Store
@@ -272,7 +273,17 @@ def test_errors_are_sentences_without_secrets(place):
         assert "hidden" not in str(caught.value)
     with pytest.raises(UserError, match="there is no store in"):
         Online.from_store(place)
+    secret = place.replace("postgresql:///", "postgresql://test:hidden@/")
+    for call, words in [
+        (lambda: Online.open(secret, name="b"), "there is no model 'b' in 'postgresql:///"),
+        (lambda: serve.open_model(secret, "b", None, {}), "there is no model in 'postgresql:///"),
+        (lambda: serve.parse_places([secret]), "a database has no name for an address"),
+    ]:
+        with pytest.raises(UserError, match=words) as caught:
+            call()
+        assert "hidden" not in str(caught.value)
     opened(place).close()
+    assert "hidden" not in ended("store", "show", secret)[1]
     tamper(place, "UPDATE about SET value = 99")
     with pytest.raises(UserError, match="was written by another gappletron"):
         Online.open(place)

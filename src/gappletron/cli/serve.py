@@ -21,7 +21,7 @@ from gappletron.cli import options
 from gappletron.cli.options import ALPHA, given_options, model_option, option
 from gappletron.cli.output import tell
 from gappletron.graphs.presets import PRESETS
-from gappletron.online.database import NAME as DEFAULT, URLS
+from gappletron.online.database import NAME as DEFAULT, URLS, name_place
 
 if TYPE_CHECKING:  # they need the extra `serve`
     from gappletron.service.app import Service
@@ -255,7 +255,9 @@ def parse_places(stores: Sequence[str]) -> dict[str, str]:
         name, separator, place = text.partition("=")
         if not (separator and place and NAME.fullmatch(name)):
             name, place = Path(text).resolve().stem, text
-            if place.startswith(URLS) or not NAME.fullmatch(name):
+            if place.startswith(URLS):  # it may hold a password
+                raise UserError("a database has no name for an address: give one, as in mail=postgresql://host/models")
+            if not NAME.fullmatch(name):
                 raise UserError(f"the store {text!r} has no name for an address: give one, as in mail={text}")
         if name in places:
             raise UserError(f"two models are called {name!r}: give each a name of its own, as in NAME=STORE")
@@ -391,7 +393,7 @@ def open_model(place: str, name: str, learner: str | None, known: dict[str, Any]
     if not is_stored(place, stored_as):
         if "graph" not in known:
             raise UserError(
-                f"there is no model in {place!r} yet, and a new one needs a graph: give one, as in --graph filtering "
+                f"there is no model in {name_place(place)!r} yet, and a new one needs a graph: give one, as in --graph filtering "
                 "--classes ham,spam"
             )
         if "features" not in known:

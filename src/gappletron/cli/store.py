@@ -206,7 +206,9 @@ def _show(place: str, found: Summary) -> None:
         *([] if opened is None else [("may wait", _describe_waiting(*opened.limits))]),
         *([] if opened is None else [("last opened with", ", ".join(f"{k} {v}" for k, v in opened.versions.items()))]),
     ]
-    say(f"store in {place}")
+    from gappletron.online.database import name_place
+
+    say(f"store in {name_place(place)}")
     show_facts(rows)
 
 

@@ -139,6 +139,19 @@ class Source(ABC):
 Place = str | PathLike[str] | Source
 
 
+def name_place(place: Place) -> str:
+    """Return where models are stored, for messages: a URL without what is secret in it.
+
+    >>> name_place("mail.sqlite"), name_place("postgresql://me:secret@db.example/mail")
+    ('mail.sqlite', 'postgresql://db.example/mail')
+    """
+    if isinstance(place, str) and place.startswith(URLS):
+        from gappletron.online.postgres import name_url
+
+        return name_url(place)
+    return str(place)
+
+
 def open_database(place: Place, durability: str | None = None) -> Database:
     """Return the database of a place, to be written if a durability is given, and else to be read."""
     if isinstance(place, Source):

@@ -35,7 +35,7 @@ from gappletron.kernel.types import Floats, Vector
 from gappletron.learners.registry import find_learner
 from gappletron.online import events, transitions
 from gappletron.online.contents import FORMAT, Contents
-from gappletron.online.database import Missing, Place
+from gappletron.online.database import Missing, Place, name_place
 from gappletron.online.journal import Journal, Policy
 from gappletron.online.receipts import WaitingLimits
 from gappletron.online.replay import UnusualError, replay_together, split_events
@@ -74,11 +74,11 @@ def open_contents(
     is_new = not is_stored(place, name)
     if is_new and start is None and "graph" not in given:
         raise Missing(
-            f"there is no model {name!r} in {str(place)!r} yet, and a new one needs a graph: give one, for example "
+            f"there is no model {name!r} in {name_place(place)!r} yet, and a new one needs a graph: give one, for example "
             "graph=FeedbackGraph.filtering(['ham', 'spam'])"
         )
     if not is_new and start is not None:
-        raise UserError(f"{str(place)!r} holds a model {name!r} already: omit start, or use another name")
+        raise UserError(f"{name_place(place)!r} holds a model {name!r} already: omit start, or use another name")
     begin = start or (Contents.make(**({"monitor": True} | given)) if is_new else None)
     store = Store(place, name, policy.durability)
     try:

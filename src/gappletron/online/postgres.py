@@ -68,7 +68,7 @@ class Postgres(Database):
         self._reading = threading.Lock()
         self._reader: psycopg.Connection | None = None
         self._writer: psycopg.Connection | None = None
-        self.name = _name(url)
+        self.name = name_url(url)
         try:
             with self._explaining():
                 self._prepare()
@@ -247,10 +247,10 @@ def _mark(sql: str) -> str:
     return sql.replace("?", "%s")
 
 
-def _name(url: str) -> str:
+def name_url(url: str) -> str:
     """Return a URL without what is secret in it.
 
-    >>> _name("postgresql://me:secret@db.example/mail")
+    >>> name_url("postgresql://me:secret@db.example/mail")
     'postgresql://db.example/mail'
     """
     try:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gappletron.base.errors import UserError
 from gappletron.kernel.pieces import Piece
 from gappletron.online.contents import FORMAT
-from gappletron.online.database import NAME
+from gappletron.online.database import NAME, name_place
 from gappletron.online.decisions import read_decisions
 from gappletron.online.model import Online
 from gappletron.online.store import Store
@@ -46,7 +46,7 @@ def check(place: str | PathLike[str], *, name: str = NAME, pieces: tuple[type[Pi
     different = whole.differences(short)
     if different:
         raise UserError(
-            f"the log in {str(place)!r} leads to another state than its last snapshot, in {different[0]}, as after a "
+            f"the log in {name_place(place)!r} leads to another state than its last snapshot, in {different[0]}, as after a "
             "change of versions or of the machine: where neither changed, report it"
         )
     return Checked(rounds, beginning, newest)
