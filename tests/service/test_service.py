@@ -14,6 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from gappletron import UNSEEN, Encoder, Online, UserError, interpreted
+from gappletron.online.follower import Lag
 from gappletron.service import activity, models as hosting, openapi, tokens
 from gappletron.service.app import create_app
 from gappletron.service.commits import Commits
@@ -90,8 +91,8 @@ def test_the_same_bits_as_the_library(browser, mail, tmp_path):
     why = browser.post("/v1/explain", {"x": {"message": "win a prize"}}).json
     assert why == twin.explain({"message": "win a prize"}).to_dict()
     assert {part["name"] for part in why["parts"]} == {"message: win", "message: a", "message: prize"}
-    too_long = browser.post("/v1/explain", {"x": {"message": "a " * 60_000}})
-    assert (too_long.status, too_long.json["error"][:30]) == (422, "x has more than 100,000 bytes:")
+    too_long = browser.post("/v1/explain", {"x": {"message": "a " * 6_000}})
+    assert (too_long.status, too_long.json["error"][:30]) == (422, "x has more than 10,000 bytes: ")
     many = browser.post("/v1/predict/batch", {"rows": ["win a prize", {"message": "at five"}]}).json
     assert many["classes"] == ["ham", "spam"]
     assert [each["class"] for each in many["predictions"]] == twin.predict_many(["win a prize", {"message": "at five"}])
@@ -158,6 +159,12 @@ def test_feedback_is_all_or_nothing(browser, mail):
         ("/v1/learn", b'{"id": "a", "unseen": false}', 400, 'either a "label"'),
         ("/v1/learn", b'{"id": "a", "label": 1.5}', 400, "Expected `bool | int | str | null`"),
         ("/v1/learn/batch", b'{"feedback": []}', 400, "length >= 1"),
+        (
+            "/v1/teach",
+            b'{"rows": [' + b'{"x": "", "label": "ham"},' * 1_000 + b'{"x": "", "label": "ham"}]}',
+            400,
+            "<= 1000",
+        ),
         ("/v1/act/batch", b'{"rows": [' + b'"",' * 10_000 + b'""]}', 400, "length <= 10000"),
         ("/v1/act/batch", b'{"rows": ["a", 3]}', 400, "at `$.rows[1]`"),
         ("/v1/nothing", b"{}", 404, "there is nothing at /v1/nothing"),
@@ -374,6 +381,14 @@ def test_health_without_a_token_names_no_files(mail, monkeypatch, given, is_stor
     assert "acme" not in stranger.body.decode()
     assert b"ask with a token" in stranger.body
     assert secret in friend.body.decode()
+
+
+def test_health_without_a_token_does_not_say_how_far_a_server_is_behind(mail, monkeypatch):
+    monkeypatch.setattr(hosting.HostedModel, "lag", Lag(3, 1.5))
+    browser = Browser(create_app([HostedModel("mail", mail)], tokens=[TOKEN]))
+    assert browser.get("/v1/health").json == {"status": "ok"}
+    friend = browser.get("/v1/health", authorization=f"Bearer {TOKEN}")
+    assert friend.json["following"] == {"mail": {"rounds": 3, "seconds": 1.5}}
 
 
 def test_without_tokens_only_names_of_this_machine_are_answered_to(browser):

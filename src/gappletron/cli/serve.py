@@ -393,8 +393,8 @@ def open_model(place: str, name: str, learner: str | None, known: dict[str, Any]
     if not is_stored(place, stored_as):
         if "graph" not in known:
             raise UserError(
-                f"there is no model in {name_place(place)!r} yet, and a new one needs a graph: give one, as in --graph filtering "
-                "--classes ham,spam"
+                f"there is no model in {name_place(place)!r} yet, and a new one needs a graph: give one, as in "
+                "--graph filtering --classes ham,spam"
             )
         if "features" not in known:
             known = {"encoder": gp.Encoder(), **known}

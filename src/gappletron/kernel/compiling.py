@@ -61,9 +61,6 @@ SMALL = 100_000
 SECONDS_TO_COMPILE = 3
 log = logging.getLogger("gappletron.compiling")
 
-# Seconds that the machine code of one function takes, about.
-SECONDS_TO_COMPILE = 3
-
 _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
 
 

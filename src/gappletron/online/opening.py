@@ -74,8 +74,8 @@ def open_contents(
     is_new = not is_stored(place, name)
     if is_new and start is None and "graph" not in given:
         raise Missing(
-            f"there is no model {name!r} in {name_place(place)!r} yet, and a new one needs a graph: give one, for example "
-            "graph=FeedbackGraph.filtering(['ham', 'spam'])"
+            f"there is no model {name!r} in {name_place(place)!r} yet, and a new one needs a graph: give one, for "
+            "example graph=FeedbackGraph.filtering(['ham', 'spam'])"
         )
     if not is_new and start is not None:
         raise UserError(f"{name_place(place)!r} holds a model {name!r} already: omit start, or use another name")

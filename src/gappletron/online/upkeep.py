@@ -46,8 +46,8 @@ def check(place: str | PathLike[str], *, name: str = NAME, pieces: tuple[type[Pi
     different = whole.differences(short)
     if different:
         raise UserError(
-            f"the log in {name_place(place)!r} leads to another state than its last snapshot, in {different[0]}, as after a "
-            "change of versions or of the machine: where neither changed, report it"
+            f"the log in {name_place(place)!r} leads to another state than its last snapshot, in {different[0]}, as "
+            "after a change of versions or of the machine: where neither changed, report it"
         )
     return Checked(rounds, beginning, newest)
 

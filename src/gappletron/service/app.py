@@ -230,18 +230,20 @@ class Service:
 
     async def check_health(self, request: Request) -> Response:
         """Answer 503 only where decisions cannot be stored: a probe that restarts the server on other problems would
-        not cure them. A shadow decides nothing. What is wrong, which names files, is for those who may ask everything.
+        not cure them. A shadow decides nothing. What is wrong, which names files, and how far the models are behind is
+        for those who may ask everything.
         """
+        lags = {name: hosted.lag for name, hosted in self.models.items()}
+        following = {name: schemas.Following(*lag) for name, lag in lags.items() if lag is not None}
         problems = {name: hosted.problem for name, hosted in self.models.items() if hosted.problem is not None}
         try:
             self.check_access(request)
         except Refusal:
             problems = dict.fromkeys(problems, "something is wrong: ask with a token, or as localhost, to read what")
+            following = {}
         for name, problem in problems.items():
             if self.models[name].champion is None and not self.models[name].is_storing:
                 raise Unavailable(problem)
-        lags = {name: hosted.lag for name, hosted in self.models.items()}
-        following = {name: schemas.Following(*lag) for name, lag in lags.items() if lag is not None}
         return answer_json(Health("degraded" if problems else "ok", list(problems.values()), following))
 
     async def show_metrics(self, _: Request) -> Response:

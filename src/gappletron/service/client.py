@@ -157,7 +157,7 @@ class Client:
     # ----------------------------------------------------------------------------------------------------- changing it
 
     def teach(self, rows: Iterable[tuple[Any, Label]], *, who: str | None = None) -> dict[str, Any]:
-        """Teach rows with their labels, as pairs of x and label: all of them are learned, or none.
+        """Teach up to 1,000 rows with their labels, as pairs of x and label: all of them are learned, or none.
 
         `who` asks for it, here and below: it is in the log, unless the token has a name.
         """

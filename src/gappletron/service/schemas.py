@@ -13,8 +13,10 @@ from gappletron.base.checks import Label
 
 # Rows in one request. A batch is one step of the event loop, and other requests wait for it.
 MOST_ROWS = 10_000
-# Bytes of an x that is explained, which takes plain Python: about a microsecond for each.
-MOST_EXPLAINED = 100_000
+# Rows taught in one request, each of which is a step of its own.
+MOST_TAUGHT = 1_000
+# Bytes of an x that is explained, which takes plain Python: some microseconds for each.
+MOST_EXPLAINED = 10_000
 # Characters of an idempotency key.
 LONGEST_KEY = 200
 # Seconds after which a request may be tried again, by the status of its answer.
@@ -38,6 +40,7 @@ Record = dict[str, Any] | str
 Vector = Sparse | list[float]
 
 Rows = Meta(min_length=1, max_length=MOST_ROWS)
+TaughtRows = Meta(min_length=1, max_length=MOST_TAUGHT)
 # Scores of a model of one's own, by the classes as texts: true, false, null and numbers as JSON writes them.
 Scores = Annotated[
     dict[str, float],
@@ -140,14 +143,14 @@ class TaughtVector(Request, frozen=True):
 class TeachRecords(Request, frozen=True):
     """Records with their labels: all are learned, or none."""
 
-    rows: Annotated[list[TaughtRecord], Rows]
+    rows: Annotated[list[TaughtRecord], TaughtRows]
     who: Who | UnsetType = UNSET
 
 
 class TeachVectors(Request, frozen=True):
     """Vectors with their labels: all are learned, or none."""
 
-    rows: Annotated[list[TaughtVector], Rows]
+    rows: Annotated[list[TaughtVector], TaughtRows]
     who: Who | UnsetType = UNSET
 
 
