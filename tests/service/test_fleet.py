@@ -220,6 +220,25 @@ def test_models_of_other_names_and_kinds_are_served(place):
     asyncio.run(play())
 
 
+def test_the_log_of_a_model_is_read_where_it_is_written(place):
+    """Also where the address of the database has parts that no message shows, such as the search path."""
+
+    async def play():
+        async with service(place) as (browser, _):
+            await browser.make("a")
+            first = (await browser.act("a", "hello")).json
+            await browser.learn("a", first)
+            probabilities = [(await browser.ask("a", "predict", {"x": "hello"})).json["probabilities"]]
+            await browser.learn("a", (await browser.act("a", "other words")).json)
+            assert (await browser.ask("a", "rollback", {"round": 1})).status == 200
+            probabilities.append((await browser.ask("a", "predict", {"x": "hello"})).json["probabilities"])
+            assert probabilities[0] == probabilities[1]
+            changes = (await browser.send("GET", "/v1/models/a/changes")).json
+            assert [change["kind"] for change in changes["changes"]] == ["opened", "rolled back"]
+
+    asyncio.run(play())
+
+
 def test_every_endpoint_is_described(tmp_path):
     described = openapi.describe_service(needs_token=False, takes_records=None)
     assert "/v1/act" not in described["paths"]

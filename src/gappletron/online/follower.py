@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from gappletron.base.errors import Unavailable
 from gappletron.kernel.pieces import Piece
-from gappletron.online.database import NAME
+from gappletron.online.database import NAME, Place
 from gappletron.online.journal import Journal, Policy
 from gappletron.online.model import Online
 from gappletron.online.opening import begin_logging, find_changes, recover, replay
@@ -59,7 +59,7 @@ class Follower:
             raise
 
     @property
-    def stored_as(self) -> tuple[str, str]:
+    def stored_as(self) -> tuple[Place, str]:
         """The URL or the file of the store that it follows, and the name of the model there."""
         return self._store.place, self._store.model_name
 

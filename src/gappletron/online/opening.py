@@ -258,7 +258,7 @@ class Past(NamedTuple):
 
 
 def read_past(
-    place: str | PathLike[str], name: str, event: int | None, round: int | None, pieces: tuple[type[Piece], ...]
+    place: Place, name: str, event: int | None, round: int | None, pieces: tuple[type[Piece], ...]
 ) -> Past:
     """Return what a stored model was before an event, or before the decision of a round."""
     if (event is None) is (round is None):
