@@ -156,7 +156,7 @@ class Requests(RuleBasedStateMachine):
         except (UnknownReceipt, SpentReceipt):
             # Before it is answered, the service asks whether it leads.
             with pytest.raises(Unavailable):
-                process.confirm()
+                process.model.confirm_writer()
             assert process is not self.last
         except Unavailable:
             assert trouble is not None or process is not self.last

@@ -335,6 +335,31 @@ def test_a_process_that_is_silent_is_replaced_and_notices(server):
     asyncio.run(play())
 
 
+def test_a_process_that_was_replaced_does_not_say_that_a_receipt_is_unknown(server):
+    """It has not read what the one that has the model now decided: its answers of "no" do not count."""
+    place = server.make_place()
+
+    async def play():
+        async with service(place, "http://one") as (one, first), service(place, "http://two") as (two, _):
+            await one.make("a")
+            assert (await one.ask("a", "learn", {"id": "other-0", "label": "ham"})).status == 404
+            beat = first.shared.ownership
+            beat._stop.set()
+            beat._thread.join()
+            server.execute(f"SELECT pg_terminate_backend({beat._session[0]}, 5000)")
+            decision = (await two.act("a", "hello")).json
+            refused = await one.learn("a", decision)
+            assert (refused.status, "has taken over" in refused.error) == (503, True)
+            again = await one.learn("a", decision)
+            assert (again.status, again.headers["location"]) == (307, "http://two/v1/models/a/learn")
+            assert (await two.learn("a", decision)).json == {"learned": 1}
+            with contextlib.suppress(UserError):
+                beat._note_life()
+            beat._note_life()
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("how", ["cut", "restarted"])
 def test_connections_that_are_lost_are_made_again_with_all_locks(server, how):
     place = server.make_place()

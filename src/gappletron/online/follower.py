@@ -128,10 +128,6 @@ class Follower:
         self._store, followed = store, self._store
         followed.close()
 
-    def confirm(self) -> None:
-        """Raise an :class:`gappletron.base.errors.Unavailable` where another process has become the writer."""
-        self._store.confirm()
-
     def close(self) -> None:
         """Stop following; `model` stays as it is, and is closed too where it is the one that writes."""
         try:

@@ -785,6 +785,11 @@ class Online(DurableModel):
             raise KeyReused("this idempotency key was used for another request: use a new key for each request")
         return None if found is None else found.answer
 
+    def confirm_writer(self) -> None:
+        """Raise an :class:`gappletron.base.errors.Unavailable` where another process writes the store by now."""
+        if self._contents.journal is not None:
+            self._contents.journal.store.confirm()
+
     @property
     def stored_as(self) -> tuple[Place, str]:
         """Where the model's store is opened (a file, a URL, or connections of this process), and its name there."""
