@@ -168,6 +168,27 @@ def test_creation(place):
     assert tamper(place, "SELECT name FROM models") == [("a",)]
 
 
+def test_a_model_is_made_while_others_ask_for_it(tmp_path):
+    """What they began says that there is none: this is no answer to the request that makes it."""
+
+    async def play():
+        async with service(tmp_path / "models.sqlite") as (browser, fleet):
+            for name in ("a", "b", "c", "d"):
+
+                async def ask(name=name):
+                    while (answer := await browser.act(name, "hello")).status != 200:
+                        assert answer.status == 404
+
+                asking = [asyncio.create_task(ask()) for _ in range(4)]
+                await asyncio.sleep(0.005)
+                made = await asyncio.gather(browser.make(name), browser.make(name))
+                assert [answer.status for answer in made] == [200, 200]
+                await asyncio.gather(*asking)
+            assert fleet.counts["created"] == 4
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("how", ["path", "body"])
 def test_hostile_names(place, how):
     names = [
