@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gappletron import UNSEEN, FeedbackGraph, Online, interpreted
 from gappletron.base.errors import SpentReceipt, Unavailable, UnknownReceipt
-from gappletron.online import events
+from gappletron.online import events, opening
 from gappletron.online.follower import Follower
 from gappletron.online.journal import Policy
 from stores import MEMORY, full_disk, leave, read_log, start_postgres
@@ -156,7 +157,7 @@ class Requests(RuleBasedStateMachine):
         except (UnknownReceipt, SpentReceipt):
             # Before it is answered, the service asks whether it leads.
             with pytest.raises(Unavailable):
-                process.confirm()
+                process.model.confirm_writer()
             assert process is not self.last
         except Unavailable:
             assert trouble is not None or process is not self.last
@@ -208,3 +209,29 @@ TestRequests = Requests.TestCase
 TestRequests.settings = settings(max_examples=20, stateful_step_count=40)
 TestRequestsToPostgres = RequestsToPostgres.TestCase
 TestRequestsToPostgres.settings = settings(max_examples=3, stateful_step_count=40)
+
+
+def test_predictions_do_not_wait_for_the_model_to_which_the_log_rolls_back(tmp_path, monkeypatch):
+    read, answered = opening._recover_player, []
+
+    def read_slowly(*given):
+        thread = threading.Thread(target=lambda: answered.append(follower.model.predict([1.0, 1.0])), daemon=True)
+        thread.start()
+        thread.join(10)
+        answered.append("the past is read")
+        return read(*given)
+
+    place = tmp_path / "mail.sqlite"
+    with (
+        interpreted(),
+        Online.open(place, "gapsmh", GRAPH, 2, seed=1, durability="os") as model,
+        Follower(place) as follower,
+    ):
+        for label in ["ham", "ham", "spam", "spam", "spam"]:
+            receipt = model.act([1.0, 1.0])
+            model.learn(receipt, label if label in receipt.reveals else UNSEEN)
+        model.roll_back(round=2)
+        monkeypatch.setattr(opening, "_recover_player", read_slowly)
+        assert follower.catch_up() > 0
+        assert follower.model.differences(model) == []
+    assert answered[1:] == ["the past is read"]

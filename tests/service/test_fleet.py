@@ -168,6 +168,27 @@ def test_creation(place):
     assert tamper(place, "SELECT name FROM models") == [("a",)]
 
 
+def test_a_model_is_made_while_others_ask_for_it(tmp_path):
+    """What they began says that there is none: this is no answer to the request that makes it."""
+
+    async def play():
+        async with service(tmp_path / "models.sqlite") as (browser, fleet):
+            for name in ("a", "b", "c", "d"):
+
+                async def ask(name=name):
+                    while (answer := await browser.act(name, "hello")).status != 200:
+                        assert answer.status == 404
+
+                asking = [asyncio.create_task(ask()) for _ in range(4)]
+                await asyncio.sleep(0.005)
+                made = await asyncio.gather(browser.make(name), browser.make(name))
+                assert [answer.status for answer in made] == [200, 200]
+                await asyncio.gather(*asking)
+            assert fleet.counts["created"] == 4
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("how", ["path", "body"])
 def test_hostile_names(place, how):
     names = [
@@ -216,6 +237,25 @@ def test_models_of_other_names_and_kinds_are_served(place):
             described = await browser.send("GET", f"/v1/models/{name}/model")
             assert described.json["limits"]["min_propensity"] == 0.1  # limits are those of all models
             assert described.json["rounds"] == 2
+
+    asyncio.run(play())
+
+
+def test_the_log_of_a_model_is_read_where_it_is_written(place):
+    """Also where the address of the database has parts that no message shows, such as the search path."""
+
+    async def play():
+        async with service(place) as (browser, _):
+            await browser.make("a")
+            first = (await browser.act("a", "hello")).json
+            await browser.learn("a", first)
+            probabilities = [(await browser.ask("a", "predict", {"x": "hello"})).json["probabilities"]]
+            await browser.learn("a", (await browser.act("a", "other words")).json)
+            assert (await browser.ask("a", "rollback", {"round": 1})).status == 200
+            probabilities.append((await browser.ask("a", "predict", {"x": "hello"})).json["probabilities"])
+            assert probabilities[0] == probabilities[1]
+            changes = (await browser.send("GET", "/v1/models/a/changes")).json
+            assert [change["kind"] for change in changes["changes"]] == ["opened", "rolled back"]
 
     asyncio.run(play())
 
@@ -312,6 +352,31 @@ def test_a_process_that_is_silent_is_replaced_and_notices(server):
             assert (await two.act("a", "too late", key="k1")).body == answer.body
             found = [row["id"] for batch in read_decisions(place, name="a") for row in batch.to_pylist()]
             assert found == kept
+
+    asyncio.run(play())
+
+
+def test_a_process_that_was_replaced_does_not_say_that_a_receipt_is_unknown(server):
+    """It has not read what the one that has the model now decided: its answers of "no" do not count."""
+    place = server.make_place()
+
+    async def play():
+        async with service(place, "http://one") as (one, first), service(place, "http://two") as (two, _):
+            await one.make("a")
+            assert (await one.ask("a", "learn", {"id": "other-0", "label": "ham"})).status == 404
+            beat = first.shared.ownership
+            beat._stop.set()
+            beat._thread.join()
+            server.execute(f"SELECT pg_terminate_backend({beat._session[0]}, 5000)")
+            decision = (await two.act("a", "hello")).json
+            refused = await one.learn("a", decision)
+            assert (refused.status, "has taken over" in refused.error) == (503, True)
+            again = await one.learn("a", decision)
+            assert (again.status, again.headers["location"]) == (307, "http://two/v1/models/a/learn")
+            assert (await two.learn("a", decision)).json == {"learned": 1}
+            with contextlib.suppress(UserError):
+                beat._note_life()
+            beat._note_life()
 
     asyncio.run(play())
 

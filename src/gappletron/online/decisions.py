@@ -18,7 +18,7 @@ from gappletron.base.errors import UserError
 from gappletron.base.text import defuse
 from gappletron.online import events
 from gappletron.online.contents import FORMAT
-from gappletron.online.database import NAME
+from gappletron.online.database import NAME, Place
 from gappletron.online.events import Opened, Restarted
 from gappletron.online.opening import Graphs
 from gappletron.online.store import CURE, Store
@@ -249,7 +249,7 @@ class Changes(NamedTuple):
     changes: list[tuple[int, str, float, str | None, dict[str, Any] | None]]
 
 
-def list_changes(place: str | os.PathLike[str], name: str = NAME, last: int = 100) -> Changes:
+def list_changes(place: Place, name: str = NAME, last: int = 100) -> Changes:
     """Return the last changes of a stored model; another process may have it open."""
     sql = "SELECT * FROM changes WHERE model = ? AND kind NOT IN ('restarted', 'named') ORDER BY seq DESC LIMIT ?"
     with contextlib.closing(Store(place, name)) as store:

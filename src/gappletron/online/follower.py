@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Self
 
 from gappletron.base.errors import Unavailable
 from gappletron.kernel.pieces import Piece
-from gappletron.online.database import NAME
+from gappletron.online.database import NAME, Place
 from gappletron.online.journal import Journal, Policy
 from gappletron.online.model import Online
-from gappletron.online.opening import begin_logging, find_changes, recover, replay
+from gappletron.online.opening import begin_logging, find_changes, read_pasts, recover, replay
 from gappletron.online.store import BLOCK, Store
 
 
@@ -59,7 +59,7 @@ class Follower:
             raise
 
     @property
-    def stored_as(self) -> tuple[str, str]:
+    def stored_as(self) -> tuple[Place, str]:
         """The URL or the file of the store that it follows, and the name of the model there."""
         return self._store.place, self._store.model_name
 
@@ -82,11 +82,13 @@ class Follower:
         begin, store = time.monotonic(), self._store
         store.refresh()
         stop = min(store.count, self.position + BLOCK)
-        events = list(store.events(self.position, stop))  # before the lock is taken: predictions do not wait for it
+        # This and the models of earlier times come before the lock is taken: predictions do not wait for them.
+        events = list(store.events(self.position, stop))
         last = store.read("SELECT round FROM acts WHERE model = ? ORDER BY seq DESC LIMIT 1") if events else []
         self._is_whole = False
+        known = read_pasts(self._contents, store, events)
         with self.model._lock:
-            replay(self._contents, store, events)
+            replay(self._contents, store, events, known=known)
         self._is_whole, self.position = True, stop
         self._behind = max(0, last[0][0] + 1 - self.model.rounds) if last else 0
         if stop == store.count:
@@ -127,10 +129,6 @@ class Follower:
             raise
         self._store, followed = store, self._store
         followed.close()
-
-    def confirm(self) -> None:
-        """Raise an :class:`gappletron.base.errors.Unavailable` where another process has become the writer."""
-        self._store.confirm()
 
     def close(self) -> None:
         """Stop following; `model` stays as it is, and is closed too where it is the one that writes."""

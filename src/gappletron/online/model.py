@@ -33,7 +33,7 @@ from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.online import events, transitions
 from gappletron.online.access import DurableModel, changing, looking
 from gappletron.online.contents import FORMAT, TOGETHER, Contents
-from gappletron.online.database import NAME
+from gappletron.online.database import NAME, Place
 from gappletron.online.events import Answer
 from gappletron.online.explanation import Explanation, make_explanation
 from gappletron.online.feature_weights import FeatureWeights, make_feature_weights
@@ -786,9 +786,14 @@ class Online(DurableModel):
             raise KeyReused("this idempotency key was used for another request: use a new key for each request")
         return None if found is None else found.answer
 
+    def confirm_writer(self) -> None:
+        """Raise an :class:`gappletron.base.errors.Unavailable` where another process writes the store by now."""
+        if self._contents.journal is not None:
+            self._contents.journal.store.confirm()
+
     @property
-    def stored_as(self) -> tuple[str, str]:
-        """The file or the URL of the model's store, and its name there."""
+    def stored_as(self) -> tuple[Place, str]:
+        """Where the model's store is opened (a file, a URL, or connections of this process), and its name there."""
         store = self._find_journal().store
         return store.place, store.model_name
 

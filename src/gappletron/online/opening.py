@@ -257,9 +257,7 @@ class Past(NamedTuple):
     player: Player
 
 
-def read_past(
-    place: str | PathLike[str], name: str, event: int | None, round: int | None, pieces: tuple[type[Piece], ...]
-) -> Past:
+def read_past(place: Place, name: str, event: int | None, round: int | None, pieces: tuple[type[Piece], ...]) -> Past:
     """Return what a stored model was before an event, or before the decision of a round."""
     if (event is None) is (round is None):
         raise UserError("it is not said how far to roll back: give either event= or round=")
@@ -285,15 +283,31 @@ def _recover_player(store: Store, at: int, pieces: tuple[type[Piece], ...]) -> P
     return recover(store, pieces, snapshots, at).player
 
 
+def read_pasts(model: Contents, store: Store, logged: Iterable[tuple[int, events.Event]]) -> dict[int, Player]:
+    """Return the players to which these events roll back, by the number of the event before which they were so.
+
+    It takes as long as opening a model does, and needs no lock.
+    """
+    pieces = list_classes(model.player.learner)
+    ends = {event.event for place, event in logged if isinstance(event, events.RolledBack) and event.event <= place}
+    return {end: _recover_player(store, end, pieces) for end in ends}
+
+
 def replay(
-    model: Contents, store: Store, logged: Iterable[tuple[int, events.Event]], wanted: Collection[int] = ()
+    model: Contents,
+    store: Store,
+    logged: Iterable[tuple[int, events.Event]],
+    wanted: Collection[int] = (),
+    known: Mapping[int, Player] | None = None,
 ) -> int:
     """Make again what was logged, which are events with their numbers; return how many decisions have other
     probabilities now, as after a change of versions.
 
     :param wanted: numbers of events before which a copy is made, since later events roll back to there.
+    :param known: what :func:`read_pasts` returned; what is missing there is made from the log.
     """
     past, graphs = Pasts(store, list_classes(model.player.learner)), Graphs(store, model.player.graph)
+    past.update(known or {})
     ends, changed = sorted(wanted), 0
     for _, part in itertools.groupby(logged, lambda each: bisect.bisect(ends, each[0])):
         first = next(part)

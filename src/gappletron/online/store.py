@@ -70,7 +70,7 @@ class Store:
         if not isinstance(name, str) or not 0 < len(name) <= 100 or not name.isprintable():
             raise UserError(f"a model cannot be called {name!r}: give it a name of 1 to 100 printable letters")
         self.database = open_database(place, durability)
-        self.place, self.model_name = str(place), name
+        self.place, self.model_name = place, name
         # The number of events stored: that of the next one; and of transactions.
         self.count = self.commits = 0
         self._writer = secrets.token_hex(8)

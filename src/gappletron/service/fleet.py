@@ -81,6 +81,8 @@ class Fleet:
         self._busy: dict[str, asyncio.Task[None]] = {}
         # How many requests need a model: it is not closed meanwhile.
         self._wanted: Counter[str] = Counter()
+        # How many requests make a model that is not there.
+        self._making: Counter[str] = Counter()
         # Which models other processes have open: the sentence, the address, and until when this is believed.
         self._elsewhere: dict[str, tuple[str, str, float]] = {}
         self._warm: set[tuple[Any, ...]] = set()
@@ -129,7 +131,7 @@ class Fleet:
         """
         self._wanted[name] += 1
         try:
-            yield (await self._find(name, makes=False)).hosted
+            yield (await self._find(name)).hosted
         finally:
             self._let_go(name)
 
@@ -139,19 +141,32 @@ class Fleet:
         self._wanted[name] += 1
         try:
             try:
-                found = await self._find(name, makes=False)
+                found = await self._find(name)
             except Missing:
-                found = await self._find(name, makes=True)
+                found = await self._make(name)
             yield found.hosted
         finally:
             self._let_go(name)
+
+    async def _make(self, name: str) -> "_Member":
+        """Return a model of a name that was not there, which is made by whichever request opens it from now on."""
+        self._making[name] += 1
+        try:
+            try:
+                return await self._find(name)
+            except Missing:  # of an opening that had begun before
+                return await self._find(name)
+        finally:
+            self._making[name] -= 1
+            if not self._making[name]:
+                del self._making[name]
 
     def _let_go(self, name: str) -> None:
         self._wanted[name] -= 1
         if not self._wanted[name]:
             del self._wanted[name]
 
-    async def _find(self, name: str, *, makes: bool) -> "_Member":
+    async def _find(self, name: str) -> "_Member":
         """Return a model that is open, or is opened now."""
         while True:
             member = self._open.get(name)
@@ -163,7 +178,7 @@ class Fleet:
                     self._start(name, self._close(name, self._drop(name)))
                 else:
                     self._check_elsewhere(name)
-                    self._start(name, self._open_one(name, makes))
+                    self._start(name, self._open_one(name, makes=name in self._making))
             await asyncio.shield(self._busy[name])  # a request that is cancelled leaves it to the others
 
     def _check_elsewhere(self, name: str) -> None:
@@ -189,7 +204,7 @@ class Fleet:
         run = contextvars.copy_context().run
         return asyncio.get_running_loop().run_in_executor(self._openers, run, call, *given)
 
-    async def _open_one(self, name: str, makes: bool) -> None:
+    async def _open_one(self, name: str, *, makes: bool) -> None:
         try:
             member = await self._run_in_thread(self._load, name, makes)
         except Elsewhere as error:

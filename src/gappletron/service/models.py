@@ -167,13 +167,13 @@ class HostedModel:
             async with hosted._steps:
                 if not endpoint.is_own and hosted.champion is not None:
                     continue  # another was promoted meanwhile
-                follower = hosted.follower
+                model = hosted.model
                 hosted._check_leading()
                 try:
                     answer = hosted._do_once(partial(getattr(hosted, endpoint.handler), *given), key)
                 except UserError:
-                    if follower is not None:  # another server may lead, and know more: then this is no answer
-                        await asyncio.to_thread(follower.confirm)
+                    # Another process may lead, and know more: then this is no answer.
+                    await asyncio.to_thread(model.confirm_writer)
                     raise
                 durable = hosted.commits.durable()
                 if is_long:
