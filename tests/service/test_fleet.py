@@ -14,7 +14,7 @@ import pytest
 
 from gappletron import UNSEEN, Encoder, FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.online import upkeep
-from gappletron.online.postgres import SILENCE
+from gappletron.online.postgres import SILENCE, Postgres
 from gappletron.online.shared import Shared
 from gappletron.service import client as client_module, openapi
 from gappletron.service.client import Client
@@ -381,12 +381,34 @@ def test_a_process_that_was_replaced_does_not_say_that_a_receipt_is_unknown(serv
     asyncio.run(play())
 
 
+def test_where_the_database_is_out_of_reach_nothing_waits_for_it(server, monkeypatch):
+    place = server.make_place()
+
+    async def play():
+        async with service(place) as (browser, fleet):
+            await browser.make("a")
+            assert (await browser.act("a", "hello", key="k")).status == 200
+            with monkeypatch.context() as patched:
+                fleet.shared.ownership._stop.set()
+                fleet.shared.ownership._thread.join()
+                fleet.shared.ownership.problem = "cannot reach the store"
+                patched.setattr(Postgres, "_connect", lambda self: pytest.fail("it is tried again"))
+                patched.setattr(Postgres, "read", lambda self, *given: pytest.fail("it is tried again"))
+                refused = await browser.act("a", "hello", key="k2")
+                assert (refused.status, refused.error) == (503, "cannot reach the store")
+                assert (await browser.ask("a", "predict", {"x": "hello"})).status == 200
+            fleet.shared.ownership.problem = None
+            assert (await browser.act("a", "hello", key="k2")).status == 200
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("how", ["cut", "restarted"])
 def test_connections_that_are_lost_are_made_again_with_all_locks(server, how):
     place = server.make_place()
 
     async def play():
-        async with service(place, "http://one") as (one, first), service(place, "http://two") as (two, _):
+        async with service(place, "http://one") as (one, first), service(place, "http://two") as (two, second):
             for name in "abc":
                 await one.make(name)
             before = first.shared.ownership._session
@@ -396,7 +418,7 @@ def test_connections_that_are_lost_are_made_again_with_all_locks(server, how):
                 server.stop()
                 server.start()
             deadline = time.monotonic() + 10
-            while first.shared.ownership._session == before or first.shared.problem:
+            while first.shared.ownership._session == before or first.shared.problem or second.shared.problem:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.05)
             for name in "abc":

@@ -343,6 +343,9 @@ class FleetService(Service):
 
         async def call_open(request: Request) -> Response:
             name = request.path_params["name"]
+            problem = self.fleet.shared.problem if endpoint.is_stored else None
+            if problem is not None:  # to try it would keep all other requests of this process waiting
+                raise Unavailable(problem)
             with self.redirecting(f"{ANY_MODEL.format(name=quote(name, safe=''))}{endpoint.path}"):
                 async with self.fleet.use(name) as request.scope[MODEL]:
                     return await call(request)
