@@ -171,9 +171,10 @@ class HostedModel:
                 hosted._check_leading()
                 try:
                     answer = hosted._do_once(partial(getattr(hosted, endpoint.handler), *given), key)
-                except UserError:
-                    # Another process may lead, and know more: then this is no answer.
-                    await asyncio.to_thread(model.confirm_writer)
+                except UserError as error:
+                    if not isinstance(error, Unavailable):
+                        # Another process may lead, and know more: then this is no answer.
+                        await asyncio.to_thread(model.confirm_writer)
                     raise
                 durable = hosted.commits.durable()
                 if is_long:
