@@ -25,6 +25,8 @@ from gappletron import UNSEEN, Budget, Encoder, FeedbackGraph, Online, Receipt, 
 from gappletron.base.errors import KeyReused, Unavailable
 from gappletron.online import decisions, events, journal as journals, replay as replays, upkeep
 from gappletron.online.follower import Follower
+from gappletron.online.postgres import Postgres
+from gappletron.online.sqlite import Sqlite
 from gappletron.online.store import Store
 from gappletron.online.tables import PARTS
 from problems import ended
@@ -370,6 +372,24 @@ TestCrashesInPostgres.settings = settings(max_examples=5, stateful_step_count=25
 
 
 # ------------------------------------------------------------------------------------------------- opening and refusing
+
+
+def test_a_model_that_is_added_meanwhile_is_no_damage(place, monkeypatch):
+    opened(place).close()
+    added = []
+    for kind in (Sqlite, Postgres):
+
+        def read(database, sql, *values, real=kind.read):
+            rows = real(database, sql, *values)
+            if "ORDER BY name" in sql and not added:
+                added.append("other")
+                opened(place, name="other").close()
+            return rows
+
+        monkeypatch.setattr(kind, "read", read)
+    with pytest.raises(UserError, match="there is no model 'third'"):
+        Online.from_store(place, name="third")
+    assert added
 
 
 def test_a_damaged_snapshot_is_replaced_by_the_one_before_it(place):

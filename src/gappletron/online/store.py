@@ -119,8 +119,9 @@ class Store:
         sql = "SELECT model, name, checksum FROM models"
         found = self.database.read(f"{sql} WHERE name = ?", self.model_name)
         known = found or self.database.read(f"{sql} ORDER BY name")  # a name that is damaged is not one that is missing
-        most = max((model for model, *_ in known), default=0)
-        if not found and self.database.read("SELECT 1 FROM commits WHERE model > ? LIMIT 1", most):
+        # One statement, since other processes may add models and their first commits between two.
+        most = "(SELECT COALESCE(max(model), 0) FROM models)"
+        if not found and self.database.read(f"SELECT 1 FROM commits WHERE model > {most} LIMIT 1"):
             raise UserError(f"the list of models in {self.name!r} is damaged: {CURE}")
         for row in known:
             self._decode(events.check_sum, row, f"the name of model {row[0]}")
