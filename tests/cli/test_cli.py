@@ -1349,11 +1349,11 @@ def test_restarts_stand_under_the_table_and_in_the_json(tmp_path):
     arguments = ("run", SMALL, "--graph", "full", "--learner", "auto", "--memory", 50, "--json", path)
     code, out, err = ended(*arguments)
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == "auto began anew after rounds 50 and 100, since its memory ended"
+    assert out.splitlines()[-1] == "auto restarted after rounds 50 and 100, because its memory ended"
     (run,) = json.loads(path.read_text())["runs"]
     assert run["restarts"] == [{"round": 50, "reason": "memory"}, {"round": 100, "reason": "memory"}]
     _, out, _ = ended(*arguments, "--repeats", 2)
-    assert out.splitlines()[-1] == "auto began anew in 2 of 2 runs"
+    assert out.splitlines()[-1] == "auto restarted in 2 of 2 runs"
 
 
 @pytest.mark.parametrize("more", [(), ("--estimate",), ("--repeats", 2), ("--json", "-")])

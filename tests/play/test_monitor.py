@@ -464,7 +464,7 @@ def test_a_report_lists_restarts_and_warns():
             player.reset()
     report = Monitor(player).report()
     assert (len(report.restarts), report.restart_count) == (16, 20)
-    assert "The learner began anew lately after rounds 30, 30, 30 and 30, since it was reset." in str(report)
+    assert "The learner restarted lately after rounds 30, 30, 30 and 30, because it was reset." in str(report)
     assert report.to_dict()["restarts"][0] == {"round": 30, "reason": "reset"}
     assert report.to_dict()["warning"] is None
     few = dataclasses.replace(report, judged=1000, labels_seen=50)

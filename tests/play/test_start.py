@@ -333,7 +333,7 @@ def test_the_command_fills_the_cache(cold, monkeypatch, capsys):
     assert run_command(["compile", "--learner", "gapsmh", "--classes", "3", "--jobs", "2"]) == 0
     assert len(cold._workers) == 2
     assert all(file.exists() for file in cold.asked)
-    assert re.fullmatch(r"2 functions were compiled in \d+ s; all others were there", last_line(capsys))
+    assert re.fullmatch(r"2 functions were compiled in \d+ s; all others were in the cache", last_line(capsys))
 
 
 def test_the_command_says_where_the_cache_cannot_be_filled(cold, monkeypatch, capsys):

@@ -28,7 +28,7 @@ gappletron bound --run ID --results results --plot bounds.png"""
 class BoundOptions:
     """What the theorems need to know."""
 
-    rounds: int = option(100_000, "T.")
+    rounds: int = option(100_000, "T, the number of rounds. Default: 100000.")
     max_norm: float = option(1.0, "X, the largest norm of the features.")
     radius: float | None = option(
         None, "B, the radius of the ball of the weights. Default: 1, or that of the stored run."
@@ -39,7 +39,8 @@ class BoundOptions:
     )
     measure: int = option(
         0,
-        "Also play so many runs on unit vectors, by default with B = sqrt(K - 1): the mistakes over each bound.",
+        "Also play this many runs on unit vectors, by default with B = sqrt(K - 1), and print their mistakes over each "
+        "bound.",
         metavar="RUNS",
     )
 

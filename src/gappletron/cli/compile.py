@@ -27,7 +27,8 @@ def compile(
         typer.Option(help="A graph that the learners can play; the code is the same for all of them.", metavar="GRAPH"),
     ] = "bandit",
     classes: Annotated[
-        int, typer.Option(help="For models with at most so many classes, which are padded to multiples of 4.", min=1)
+        int,
+        typer.Option(help="For models with at most this many classes, padded to multiples of 4. Default: 8.", min=1),
     ] = 8,
     jobs: Annotated[int | None, typer.Option(help="Processes. Default: one per core.", min=1)] = None,
 ) -> None:
@@ -70,7 +71,8 @@ def compile(
             f"{len(lacking)} of {len(background.asked)} functions could not be kept in {str(lacking[0].parent)!r}: "
             "make room there, or set NUMBA_CACHE_DIR to another folder"
         )
-    tell(f"{len(background.asked)} functions were compiled in {time.monotonic() - start:.0f} s; all others were there")
+    seconds = time.monotonic() - start
+    tell(f"{len(background.asked)} functions were compiled in {seconds:.0f} s; all others were in the cache")
 
 
 def ask_for_code(learner: str, preset: str, classes: int) -> None:

@@ -36,8 +36,10 @@ FIRST_DRAWN = 20
 
 def demo(
     rounds: Annotated[int | None, typer.Option(help="Play at most this many rows of each data set.")] = None,
-    repeats: Annotated[int, typer.Option(help="Random orders of the rows.")] = 20,
-    out: Annotated[Path, typer.Option(help="Where the picture goes.", metavar="FOLDER")] = Path("demo"),
+    repeats: Annotated[int, typer.Option(help="Random orders of the rows. Default: 20.")] = 20,
+    out: Annotated[Path, typer.Option(help="The folder of the picture. Default: demo.", metavar="FOLDER")] = Path(
+        "demo"
+    ),
 ) -> None:
     """Play two real data sets under partial feedback, beside a greedy model; print the tables and draw the picture."""
     picture = out / "demo.png"

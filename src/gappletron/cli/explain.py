@@ -30,10 +30,14 @@ def explain(
     row: Annotated[
         int | None, typer.Option(help="Only this row; the first is 1.", min=1, rich_help_panel=RESULTS)
     ] = None,
-    rows: Annotated[int, typer.Option(help="At most so many rows. Default: 3.", min=1, rich_help_panel=RESULTS)] = 3,
+    rows: Annotated[
+        int, typer.Option(help="Explain at most this many rows. Default: 3.", min=1, rich_help_panel=RESULTS)
+    ] = 3,
     top: Annotated[
         int,
-        typer.Option(help="Print so many parts of each row, the largest. Default: 20.", min=1, rich_help_panel=RESULTS),
+        typer.Option(
+            help="How many parts of each row to print, the largest first. Default: 20.", min=1, rich_help_panel=RESULTS
+        ),
     ] = 20,
     json_path: JsonPath = None,
 ) -> None:

@@ -39,18 +39,17 @@ class FleetOptions:
     vectors: bool = option(False, "For new models: x is a vector of numbers. Default: a record.", "--vectors")
     max_features: int | None = model_option("max_features", metavar="NUMBER", min=1)
     max_waiting: int | None = option(
-        None, "Refuse decisions while so many receipts of a model wait, in place of letting the oldest expire.", min=1
+        None, "Refuse decisions while this many receipts of a model wait, in place of letting the oldest expire.", min=1
     )
     model_memory: int = option(
         1_000_000_000,
-        "Beyond this memory the models that were not used for longest are closed.",
+        "Where the open models take more memory than this, the least recently used are closed. Default: 1000000000.",
         metavar="BYTES",
         min=1,
     )
     address: str | None = option(
         None,
-        "Where clients reach this process, as in http://10.0.0.5:8080: others send them there. By default "
-        "--host and --port.",
+        "Where clients and other processes reach this one, as in http://10.0.0.5:8080. Default: --host and --port.",
         metavar="URL",
     )
 
@@ -60,7 +59,10 @@ class FleetStorageOptions(StorageOptions):
     """What is kept of the models, and how safely."""
 
     snapshot_every: int = option(
-        1_000, "Events of a model between snapshots: fewer make it open quicker.", metavar="EVENTS", min=1
+        1_000,
+        "Events of a model between snapshots: fewer make it open quicker. Default: 1000.",
+        metavar="EVENTS",
+        min=1,
     )
 
 
@@ -94,7 +96,9 @@ def fleet(
         from gappletron.service.fleet import Fleet, FleetService
         from gappletron.service.serving import bind_socket
     except ImportError as error:
-        raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
+        raise UserError(
+            f"the service needs {error.name}: pip install '.[serve]' in a clone of the repository"
+        ) from None
 
     set_log_level(server)
     tokens = read_access(server)

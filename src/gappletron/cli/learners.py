@@ -49,7 +49,7 @@ PURPOSES = {
 
 
 def learners(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Say all of this learner.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Describe this learner in full.")] = None,
     graph: Annotated[
         str | None, typer.Option(metavar="GRAPH", help="Only those that can play this graph, such as bandit.")
     ] = None,

@@ -213,7 +213,7 @@ class ColumnOptions:
     drop: list[str] | None = column_option("a column to ignore")
     features: int | None = option(
         None,
-        "svmlight: the number of features, which replaces a scan of the file. Tables and records: hash into so few "
+        "svmlight: the number of features, which replaces a scan of the file. Tables and records: hash into this many "
         "places; by default no two values share one. Vectors of a service: by default as many as come.",
     )
     names: bool = option(

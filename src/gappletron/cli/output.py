@@ -147,7 +147,7 @@ def show_confusion(histories: gp.Histories) -> None:
 
 
 def show_histories(histories: gp.Histories) -> None:
-    """Print the table, and for every learner that began anew, when and why; of several runs, in how many."""
+    """Print the table, and for every learner that restarted, when and why; of several runs, in how many."""
     from gappletron.learners.run_bound import describe_restarts
 
     say(histories.to_text(find_width(sys.stdout)))
@@ -155,7 +155,7 @@ def show_histories(histories: gp.Histories) -> None:
         runs = histories.of(name)
         began = [run.restarts for run in runs if run.restarts]
         if began:
-            several = f"began anew in {len(began)} of {len(runs)} runs"
+            several = f"restarted in {len(began)} of {len(runs)} runs"
             say(f"{name} {describe_restarts(began[0]) if len(runs) == 1 else several}")
 
 

@@ -53,7 +53,9 @@ class PieceOptions:
         metavar="OPTIMIZER",
     )
     normalize: str | None = model_option("normalize")
-    bias: bool | None = option(None, "Add a feature that is always 1. Default: for auto only.", "--bias/--no-bias")
+    bias: bool | None = option(
+        None, "Add a feature that is always 1. Default: for auto and for tables.", "--bias/--no-bias"
+    )
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,8 @@ def run(
 ) -> None:
     """Play a recorded stream with one or more learners, and print how often each errs.
 
-    The labels of the file are shown to a learner only where the feedback graph reveals them. Without --graph that is
-    the bandit graph: a prediction shows whether it was right.
+    A learner gets the labels of the file only where the feedback graph reveals them. Without --graph that is the bandit
+    graph: a prediction reveals only whether it was right.
     """
     from gappletron.play.monitor_state import NoWatch
 
@@ -194,8 +196,9 @@ def warn_of_default(histories: Sequence[gp.History]) -> None:
     """Say that every label was seen, where nobody has said what is seen: then the numbers are not those of real use."""
     if histories and all(run.labels_seen == run.rounds for run in histories):
         output.tell(
-            "every label was seen: no --graph was given, and by default a prediction shows whether it was right, which "
-            "hides nothing between two classes. Say what is seen in real use, as in --graph filtering --revealing ham"
+            "every label was seen: no --graph was given, and by default a prediction reveals whether it was right, "
+            "which hides nothing between two classes. Say what is seen in real use, as in --graph filtering --revealing "
+            "ham"
         )
 
 

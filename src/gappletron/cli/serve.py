@@ -62,7 +62,7 @@ class ModelOptions:
     )
     replica: bool = option(False, "Follow, answer predictions, and never take over.", "--replica")
     max_waiting: int | None = option(
-        None, "Refuse decisions while so many receipts wait, in place of letting the oldest expire.", min=1
+        None, "Refuse decisions while this many receipts wait, in place of letting the oldest expire.", min=1
     )
 
 
@@ -85,7 +85,7 @@ class StorageOptions:
     pending: int = model_option("pending", default=1_000_000, min=1)
     pending_bytes: int | None = model_option("pending_bytes", metavar="BYTES", min=1)
     pending_age: float | None = model_option("pending_age", metavar="SECONDS")
-    keep_rows: int | None = option(None, "Keep the features of at least so many last rounds. Default: of all.", min=0)
+    keep_rows: int | None = option(None, "Keep the features of at least this many last rounds. Default: all.", min=0)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,9 @@ class ServerOptions:
 
     title: ClassVar[str] = "Server"
     host: str = option(
-        "127.0.0.1", "Where to listen. Others than this machine need --token-file. Default: 127.0.0.1.", metavar="HOST"
+        "127.0.0.1",
+        "The address to listen at. All but those of this machine need --token-file. Default: 127.0.0.1.",
+        metavar="HOST",
     )
     port: int = option(8080, "The port; 0 for one that is free. Default: 8080.", min=0, max=65535)
     token_file: Path | None = option(
@@ -104,12 +106,12 @@ class ServerOptions:
         None, "A file of the tokens that may change models; those of --token-file then may not.", metavar="PATH"
     )
     max_body: int = option(16_000_000, "The largest body of a request. Default: 16000000.", metavar="BYTES", min=1)
-    max_connections: int = option(1_000, "So many connections may be open; more are refused. Default: 1000.", min=1)
+    max_connections: int = option(1_000, "How many connections may be open; more are refused. Default: 1000.", min=1)
     access_log: bool = option(
         False, "Print a line for each request: when, from where, what, the status and the time it took.", "--access-log"
     )
     log_level: str = option(
-        "info", "The least that is printed: debug, info (the default), warning or error.", metavar="LEVEL"
+        "info", "The lowest level that is printed: debug, info (the default), warning or error.", metavar="LEVEL"
     )
 
 
@@ -144,7 +146,9 @@ def serve(
         from gappletron.service.models import host_models
         from gappletron.service.serving import bind_socket
     except ImportError as error:
-        raise UserError(f"the service needs {error.name}: pip install 'gappletron[serve]'") from None
+        raise UserError(
+            f"the service needs {error.name}: pip install '.[serve]' in a clone of the repository"
+        ) from None
 
     set_log_level(server)
     places = parse_places(stores)

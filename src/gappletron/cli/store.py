@@ -40,7 +40,7 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A file of SQ
     "show postgresql://host/models --name mail",
 )
 def show(place: PlaceArgument, name: ModelName = "model") -> None:
-    """Show what a store holds of a model; it may be open."""
+    """Show what a store holds of a model; the store may be open."""
     from gappletron.online import decisions
 
     _show(place, decisions.summarise(place, name=name))
@@ -54,9 +54,9 @@ def show(place: PlaceArgument, name: ModelName = "model") -> None:
 def changes(
     place: PlaceArgument,
     name: ModelName = "model",
-    last: Annotated[int, typer.Option(help="So many of the last ones.", min=1)] = 20,
+    last: Annotated[int, typer.Option(help="How many changes, the last ones. Default: 20.", min=1)] = 20,
 ) -> None:
-    """List the last changes of a model, and who asked for them; it may be open."""
+    """List the last changes of a model, and who asked for them; the store may be open."""
     import json
 
     from gappletron.base.text import make_printable, shorten
@@ -75,7 +75,7 @@ def changes(
     "check postgresql://host/models --name mail",
 )
 def check(place: PlaceArgument, name: ModelName = "model") -> None:
-    """Check every row and page, and do everything again that was logged; it may be open."""
+    """Check every row and page, and replay the whole log; the store may be open."""
     from gappletron.online import upkeep
 
     with progress("checking"):
@@ -94,7 +94,7 @@ def check(place: PlaceArgument, name: ModelName = "model") -> None:
 def backup(
     place: PlaceArgument, path: Annotated[Path, typer.Argument(metavar="COPY", help="The file to write.")]
 ) -> None:
-    """Copy a file of SQLite as it is at one moment; it may be open."""
+    """Copy a file of SQLite as it is at one moment; the file may be open."""
     from gappletron.online.database import open_database
 
     check_outputs(copy=path, inputs=(place,))
@@ -162,7 +162,7 @@ def retain(
     "vacuum copy.sqlite",
 )
 def vacuum(place: PlaceArgument) -> None:
-    """Give the room of what was removed back to the system."""
+    """Give the space of what was removed back to the system."""
     from gappletron.online.database import open_database
 
     open_database(place).close()  # there must be one: opened to write, it would be made
@@ -182,7 +182,7 @@ def vacuum(place: PlaceArgument) -> None:
     "backup mail.sqlite copy.sqlite",
 )
 def accept(file: FileArgument) -> None:
-    """Let a file be opened that was refused, with what it holds: after a loss that was reported."""
+    """Accept a file that was refused because something is missing in it, with what it still holds."""
     from gappletron.online.sqlite import accept
 
     accept(file)
@@ -216,7 +216,7 @@ def _describe_restarts(number: int, last: Restarted) -> str:
     from gappletron.learners.run_bound import WHY
 
     times = "once," if number == 1 else f"{number:,} times, last"
-    return f"{times} after round {last.round:,}, {_format_time(last.time)}, since {WHY[last.reason]}"
+    return f"{times} after round {last.round:,}, {_format_time(last.time)}, because {WHY[last.reason]}"
 
 
 def _describe_limits(found: Summary) -> str:

@@ -20,9 +20,9 @@ DISTRUST = 8.0
 
 @dataclass(frozen=True)
 class Restart:
-    """The scorer of a learner began anew after this number of rounds, with those that were taught: since a change was
-    noticed (``"change"``), since its memory ended (``"memory"``), or since somebody asked for it (``"reset"``). Or it
-    went back to the weights of before the last restart, since what they knew holds again (``"return"``).
+    """The scorer of a learner restarted after this number of rounds, with those that were taught: because a change was
+    noticed (``"change"``), its memory ended (``"memory"``), or somebody asked for it (``"reset"``). Or it went back to
+    the weights of before the last restart, because what they knew holds again (``"return"``).
 
     >>> Restart(5000, "change").round
     5000
@@ -36,18 +36,18 @@ def describe_restarts(restarts: Sequence[Restart]) -> str:
     """Return when a learner restarted, and why: a sentence without its subject.
 
     >>> describe_restarts([Restart(5052, "change"), Restart(7062, "change"), Restart(9000, "return")])
-    'began anew after rounds 5,052 and 7,062, since it noticed a change; went back after round 9,000, \
-since what it knew before holds again'
+    'restarted after rounds 5,052 and 7,062, because it noticed a change; went back after round 9,000, \
+because what it knew before holds again'
     >>> describe_restarts([Restart(n, "memory") for n in range(100, 1000, 100)])
-    'began anew lately after rounds 600, 700, 800 and 900, since its memory ended'
+    'restarted lately after rounds 600, 700, 800 and 900, because its memory ended'
     """
     parts = []
     for reason in dict.fromkeys(each.reason for each in restarts):
         rounds = [f"{each.round:,}" for each in restarts if each.reason == reason]
         *first, last = rounds[-NAMED:]
         places = f"rounds {', '.join(first)} and {last}" if first else f"round {last}"
-        verb = "went back" if reason == "return" else "began anew"
-        parts.append(f"{verb} {'lately ' * (len(rounds) > NAMED)}after {places}, since {WHY[reason]}")
+        verb = "went back" if reason == "return" else "restarted"
+        parts.append(f"{verb} {'lately ' * (len(rounds) > NAMED)}after {places}, because {WHY[reason]}")
     return "; ".join(parts)
 
 

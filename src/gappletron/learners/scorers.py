@@ -185,7 +185,7 @@ class GivenScores(Scorer):
 
 
 class Tracking(Scorer):
-    """Three linear scorers of different memory, weighed by how well each did lately; it begins anew after a change.
+    """Three linear scorers of different memory, weighed by how well each did lately; it restarts after a change.
 
     Each has a score for every class with the squared hinge of :class:`gappletron.OneAgainstAll` as its loss. `slow` and
     `fast` are diagonal AROWs of which the second forgets how certain it was, and `third` is AdaGrad, whose scores are

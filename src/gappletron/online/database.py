@@ -160,7 +160,7 @@ def open_database(place: Place, durability: str | None = None) -> Database:
         try:
             from gappletron.online.postgres import Postgres
         except ImportError:
-            raise UserError("PostgreSQL needs psycopg: pip install 'gappletron[postgres]'") from None
+            raise UserError("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None
         return Postgres(place, durability)
     from gappletron.online.sqlite import Sqlite
 

@@ -30,7 +30,7 @@ from gappletron.play.turns import LEARNED, WAITING, Turn
 try:
     from river import base, compose
 except ImportError:
-    raise UserError("River is not installed: pip install 'gappletron[river]'") from None
+    raise UserError("River is not installed: pip install river") from None
 
 
 class RiverAct(NamedTuple):

@@ -24,9 +24,7 @@ def open_dask_executor(address: str, notify: Callable[[str], None]) -> Iterator[
         from distributed import Client, KilledWorker
         from distributed.comm import CommClosedError
     except ImportError:
-        raise UserError(
-            "a Dask cluster needs Dask, which is not installed here: pip install 'gappletron[dask]'"
-        ) from None
+        raise UserError("a Dask cluster needs Dask, which is not installed here: pip install distributed") from None
     notify(f"connecting to {address}")
     try:
         client = Client(address, timeout=SECONDS_TO_CONNECT)

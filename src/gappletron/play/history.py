@@ -318,7 +318,7 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        raise UserError("to_frame needs pandas, which is not installed: pip install 'gappletron[pandas]'") from None
+        raise UserError("to_frame needs pandas, which is not installed: pip install pandas") from None
     return pandas
 
 

@@ -107,7 +107,7 @@ class PlayerOptions:
     budget: Budget | None = option(None, "What exploration may cost in a window.", _check_limit, may_change=True)
     memory: int | None = option(
         None,
-        "After so many rounds that reveal something the learner forgets how certain it is. By default it begins anew "
+        "After this many rounds that reveal something the learner forgets how certain it is. By default it restarts "
         "only where it notices a change.",
         _check_memory,
     )

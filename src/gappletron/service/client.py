@@ -47,7 +47,7 @@ class Decision(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """The class that the model believes in, and the probability of every class."""
+    """The model's best guess, and the probability of every class."""
 
     label: Label
     probabilities: dict[Label, float]
@@ -94,7 +94,7 @@ class Client:
         try:
             import urllib3
         except ImportError:
-            raise UserError("the client needs urllib3: pip install 'gappletron[client]'") from None
+            raise UserError("the client needs urllib3: pip install urllib3") from None
 
         given = [url] if isinstance(url, str) else list(url)
         for each in given:
@@ -234,7 +234,7 @@ class Client:
     # ------------------------------------------------------------------------------------------------------- looking on
 
     def predict(self, x: Any, scores: Scores | None = None) -> Prediction:
-        """Return the class of x that the model believes in; nothing is drawn and nothing changes."""
+        """Return the model's best guess for x; nothing is drawn and nothing changes."""
         answer = self._call("predict", _encode_one(x, scores))
         return _read_prediction(answer, answer["classes"])
 

@@ -67,7 +67,7 @@ def list_metrics(hosted: HostedModel, report: dict[str, Any]) -> list[tuple[Any,
         (
             COUNTER,
             "budget_clock_resets",
-            "Windows of the budget that began anew, since the clock was set back.",
+            "Windows of the budget that were restarted because the clock was set back.",
             limited.clock_resets,
         ),
         (

@@ -268,7 +268,7 @@ class Forgotten(Struct, frozen=True):
 
 
 class Prediction(Struct, frozen=True, rename={"label": "class"}):
-    """The class that the model believes in, and the probability of every class, in the order of `classes`."""
+    """The model's best guess, and the probability of every class, in the order of `classes`."""
 
     label: Label
     classes: tuple[Label, ...]
@@ -356,7 +356,7 @@ class LimitsInfo(Struct, frozen=True):
     spent: float | None
     """What it has cost in the present window of the budget; that of all windows is in the estimates."""
     clock_resets: int
-    """How often a window of the budget began anew, since the clock was set back."""
+    """How often a window of the budget was restarted because the clock was set back."""
     pending: int
     pending_bytes: int
     pending_age: float | None
