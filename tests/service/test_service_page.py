@@ -200,7 +200,7 @@ def test_the_page_shows_and_does_what_it_says(model, tmp_path, path, token):
     assert waiting == "0"
     assert int(labels) > 0
     assert re.fullmatch(r"[\d.]+ to [\d.]+%", error)  # after 45 rounds the range is wide
-    assert re.fullmatch(r"best guess \d+\.\d+%", interval)
+    assert re.fullmatch(r"estimate \d+\.\d+%", interval)
     assert re.fullmatch(r"OK: error between [\d.]+% and [\d.]+%, no drift, feedback is arriving\.", seen["verdict"])
     assert seen["drift"].startswith("Drift alarm: quiet.")
     assert seen["delay"].startswith("feedback comes after 0")
@@ -261,3 +261,15 @@ def test_the_page_tells_of_restarts_and_of_too_few_labels(tmp_path, monkeypatch)
     assert "The learner restarted after round 100 (it was reset)." in dumped
     assert "<title>round 100: restart: it was reset</title>" in dumped
     assert "Only 0 labels were seen in" in dumped
+
+
+def test_the_curve_marks_changes_of_limits(model, tmp_path):
+    """The limits that a model began with are no change."""
+    rows = [{"message": "see you at five"}] * 100
+    model.act_many(rows)
+    model.set_limits(min_propensity=0.1, budget=None)
+    model.set_limits(min_propensity=0.1)
+    model.act_many(rows)
+    with running(create_app([HostedModel("mail", model)])) as address:
+        dumped = shown(f"{address}/", tmp_path / "browser")
+    assert re.findall(r"<title>[\d/:, ]+: (limits: .+?)</title>", dumped) == ["limits: each label at least 10%"]

@@ -197,8 +197,8 @@ def warn_of_default(histories: Sequence[gp.History]) -> None:
     if histories and all(run.labels_seen == run.rounds for run in histories):
         output.tell(
             "every label was seen: no --graph was given, and by default a prediction reveals whether it was right, "
-            "which hides nothing between two classes. Say what is seen in real use, as in --graph filtering --revealing "
-            "ham"
+            "which hides nothing between two classes. Say what is seen in real use, as in "
+            "--graph filtering --revealing ham"
         )
 
 
