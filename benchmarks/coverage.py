@@ -413,16 +413,22 @@ def picture() -> None:
     from gappletron.base import files
 
     stream = streams(ROOT)["synthetic"]
-    figure = Figure(figsize=(11.0, 4.0), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
+    figure = Figure(figsize=(6.4, 7.6), layout="constrained")
+    axes = figure.subplots(2, 1, sharex=True)
     graph = open_graph("filtering", stream.classes, stream.classes[0], classes_given=True)
-    for ax, least in zip(axes, (0.0, 0.05), strict=True):
+    titles = {
+        0.0: "No least propensity: the interval stays open",
+        0.05: "min_propensity=0.05: it closes around the truth",
+    }
+    for ax, (least, title) in zip(axes, titles.items(), strict=True):
         player, _, error = played(stream, graph, least, 0)
         Monitor(player).plot(ax=ax)
         ax.axhline(error, color="black", linewidth=1.0, linestyle="--", label="policy, all labels, at the end")
-        ax.set_title(f"min_propensity = {least:g}")
+        ax.set_title(title, fontsize=13, loc="left")
         ax.set_ylim(0, 0.6)
-        ax.legend(frameon=False)
+        ax.get_legend().remove()
+    axes[0].set_xlabel("")
+    axes[1].legend(frameon=False, fontsize=11)
     files.save_figure(figure, PICTURE, dpi=110)
 
 

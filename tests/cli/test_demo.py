@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gappletron.cli.demo import ALL_LABELS, BURN_IN, GREEDY, OURS, is_stuck, list_comparisons
+from gappletron.cli.demo import ALL_LABELS, BURN_IN, GREEDY, OURS, conclude, is_stuck, list_comparisons
 
 
 def test_the_demo_measures_what_it_says():
@@ -19,6 +19,8 @@ def test_the_demo_measures_what_it_says():
         assert error[ALL_LABELS] < error[OURS] < error[BURN_IN]
         assert error[OURS] < error[GREEDY]
         assert all(run.labels_seen == run.rounds for run in shown.of(ALL_LABELS))
+        assert conclude(shown).startswith(f"Greedy gets stuck in {stuck[GREEDY]} of 5 orders")
+        assert conclude(shown).endswith(", Gappletron in none")
     assert (unlucky.y[unlucky.order(3)][:50] == "benign").all()
     assert sorted(unlucky.order(3)) == list(range(569))
     assert stuck[BURN_IN] == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 OURS, GREEDY, BURN_IN, ALL_LABELS = "Gappletron (auto)", "greedy", "greedy after a burn-in of 50", "sees every label"
 STYLES = dict(zip((OURS, GREEDY, BURN_IN, ALL_LABELS), ("-", "--", "-.", ":"), strict=True))
+# Those that see only what they reveal, as the title of a picture calls them.
+SHORT = {GREEDY: "greedy", BURN_IN: "greedy after a burn-in", OURS: "Gappletron"}
 # A method that sees no label in so many last rounds counts as stuck.
 LAST = 100
 # The running error of the first rounds jumps, and is not drawn.
@@ -159,7 +162,7 @@ def list_comparisons(orders: int, rounds: int | None = None) -> list[Comparison]
         screening,
         dataclasses.replace(screening, title=unlucky, order=put_healthy_first, played=[]),
         compare(
-            "Handwritten digits as a bandit: a prediction only shows whether it was right",
+            "Handwritten digits as a bandit: a prediction only reveals whether it was right",
             digits.data,
             digits.target,
             gp.FeedbackGraph.bandit(10),
@@ -186,30 +189,43 @@ def is_stuck(run: gp.History) -> bool:
     return len(seen) > LAST and bool(seen[-1] == seen[-1 - LAST])
 
 
-def draw(shown: Sequence[gp.Histories], path: Path) -> None:
-    """Draw two panels for each setting: the running error, and the labels seen."""
-    from matplotlib.figure import Figure
+def conclude(histories: gp.Histories) -> str:
+    """Return what a setting shows: which methods get stuck, or, where none does, which has the lowest error."""
+    stuck = {name: sum(map(is_stuck, histories.of(name))) for name in SHORT}
+    greedy = [(SHORT[name], number) for name, number in stuck.items() if number and name != OURS]
+    if greedy:
+        (first, number), *others = [*greedy, (SHORT[OURS], stuck[OURS] or "none")]
+        begin = f"{first.capitalize()} gets stuck in {number} of {len(histories.of(OURS))} orders"
+        return ", ".join([begin, *(f"{name} in {count}" for name, count in others)])
+    mistakes = {name: sum(run.mistakes for run in histories.of(name)) for name in SHORT}
+    return f"No method gets stuck; {SHORT[min(mistakes, key=lambda name: mistakes[name])]} has the lowest error"
 
-    figure = Figure(figsize=(10, 0.5 + 3.5 * len(shown)), layout="constrained")
+
+def draw(shown: Sequence[gp.Histories], path: Path) -> None:
+    """Draw two panels for each setting, one above the other so that a phone can show them: the running error, and the
+    labels seen.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
+    figure = Figure(figsize=(6.4, 7.2 * len(shown)), layout="constrained")
     parts = figure.subfigures(len(shown), 1, squeeze=False, hspace=0.05)[:, 0]
     for part, histories in zip(parts, shown, strict=True):
-        part.suptitle(histories.title.replace(" (", "\n("), fontsize=10.5, parse_math=False)
-        errors, labels = part.subplots(1, 2)
-        _draw_panel(errors, histories, "error_rate")
-        _draw_panel(labels, histories, "labels_seen")
-        errors.set(xlabel="rows so far", ylabel="running error (mistakes / rounds)", ylim=(0, None))
-        labels.set(xlabel="rows so far", ylabel="labels seen", ylim=(0, None))
-    handles, names = parts[0].axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False, handlelength=3.5)
+        part.suptitle(textwrap.fill(conclude(histories), 52), fontsize=14, parse_math=False)
+        errors, labels = part.subplots(2, 1, height_ratios=(3, 2))
+        _draw_panel(errors, histories, "error_rate", "running error")
+        _draw_panel(labels, histories, "labels_seen", "labels seen")
+        errors.set_title(textwrap.fill(histories.title, 72), fontsize=10.5, loc="left", parse_math=False)
+        errors.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+        labels.set_xlabel("rows so far", fontsize=12)
     save_figure(figure, path)
 
 
-def _draw_panel(ax: Axes, shown: gp.Histories, of: str) -> None:
-    """Draw the mean over the orders as a thick line, each order as a thin one, and say how many orders are stuck."""
+def _draw_panel(ax: Axes, shown: gp.Histories, of: str, title: str) -> None:
+    """Draw the mean over the orders as a thick line that is labelled at its end, and each order as a thin one."""
     import numpy as np
-    from matplotlib.ticker import PercentFormatter
 
-    notes = 0
+    ends = []
     for name, colour in zip(STYLES, COLOURS, strict=False):
         runs = shown.of(name)
         if not runs:
@@ -219,15 +235,24 @@ def _draw_panel(ax: Axes, shown: gp.Histories, of: str) -> None:
         start = min(FIRST_DRAWN, len(rounds)) - 1
         ax.plot(rounds[start:], values[:, start:].T, color=colour, linewidth=0.6, alpha=0.25, zorder=2)
         mean = values[:, start:].mean(0)
-        ax.plot(rounds[start:], mean, STYLES[name], color=colour, linewidth=2.4, label=name, zorder=3)
-        stuck = [run for run in runs if is_stuck(run)]
-        if stuck and of == "error_rate":
-            short = "burn-in" if name == BURN_IN else name
-            note = f"{short}: stuck in {len(stuck)} of {len(runs)} orders"
-            ax.text(1, 0.98 - 0.09 * notes, note, transform=ax.transAxes, color=colour, ha="right", va="top")
-            notes += 1
-    if of == "error_rate":
-        ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    ax.set_xlim(0, None)
+        ax.plot(rounds[start:], mean, STYLES[name], color=colour, linewidth=2.4, zorder=3)
+        ends.append((mean[-1], rounds[-1], textwrap.fill(name, 16), colour))
+    ax.set(xlim=(0, None), ylim=(0, None))
+    ax.set_ylabel(title, fontsize=12)
+    label_ends(ax, ends)
     ax.grid(alpha=0.25)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def label_ends(ax: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write names beside the ends of lines, one above the other: each is the height and the place of an end, the name
+    and its colour.
+    """
+    top, room = 0.0, 0.033 * ax.get_ylim()[1]  # half a line of text
+    for height, end, name, colour in sorted(ends):
+        half = room * (name.count("\n") + 1)
+        place = max(height, top + half)
+        ax.annotate(
+            name, (end, place), (6, 0), textcoords="offset points", color=colour, va="center", annotation_clip=False
+        )
+        top = place + half
