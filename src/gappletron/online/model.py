@@ -195,7 +195,7 @@ class Online(DurableModel):
 
     @property
     def expired(self) -> dict[str, int]:
-        """How many receipts have expired since the model was made or opened, by the limit that let them expire."""
+        """How many receipts have expired since the model was made or opened, by the limit that was exceeded."""
         return {limit: self._receipts.expired[limit] for limit in WaitingLimits._fields}
 
     @property
