@@ -235,7 +235,7 @@ def test_a_piece_that_lacks_something_is_refused_before_compiling():
             def value(self, s, greedy, y):
                 return 1.0
 
-    with pytest.raises(UserError, match="a piece cannot be extended: extend Loss"):
+    with pytest.raises(UserError, match="a component cannot be extended: extend Loss"):
 
         class Steeper(SmoothHinge):
             pass
@@ -246,7 +246,7 @@ def test_a_piece_that_lacks_something_is_refused_before_compiling():
         def explore(self, state, plan, greedy, gap, out): ...
         def tuned(self, gamma): ...
 
-    with pytest.raises(UserError, match="holds float, int, bool or other pieces"):
+    with pytest.raises(UserError, match="holds float, int, bool or other components"):
         Named("x")
 
 

@@ -193,5 +193,5 @@ def test_graphs_by_text_need_no_compiler():
 
 
 def test_a_piece_in_the_place_of_a_number():
-    with pytest.raises(UserError, match="give the piece as --exploration greedy, or in Python"):
+    with pytest.raises(UserError, match="give it as --exploration greedy, or in Python"):
         named("auto:exploration=greedy")

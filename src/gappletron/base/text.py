@@ -204,7 +204,7 @@ def _read_number(value: str, key: str, text: str) -> int | float:
     except ValueError:
         if key in ("exploration", "optimizer"):
             raise UserError(
-                f"{key}={shorten(value)} in {quote(text)} is not a number: give the piece as --{key} "
+                f"{key}={shorten(value)} in {quote(text)} is not a number: give it as --{key} "
                 f"{shorten(value)}, or in Python make the learner with {key}=..."
             ) from None
         raise UserError(f"{key}={shorten(value)} in {quote(text)} is not a number: write for example {key}=1") from None

@@ -110,7 +110,7 @@ class PieceType(type):
         for base in bases:
             if getattr(base, "_final", False):
                 public = next(cls.__name__ for cls in base.__mro__ if Piece in cls.__bases__)
-                raise UserError(f"{name} extends {base.__name__}, and a piece cannot be extended: extend {public}")
+                raise UserError(f"{name} extends {base.__name__}, and a component cannot be extended: extend {public}")
         body.update(__slots__=(), _final=not abstract)
         cls = super().__new__(mcs, name, bases, body)
         if not abstract:
@@ -185,7 +185,7 @@ class Piece(tuple, metaclass=PieceType):  # type: ignore[type-arg]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         if not cls._final:
-            raise TypeError(f"{cls.__name__} is a family of pieces, not a piece: use one of its members")
+            raise TypeError(f"{cls.__name__} is a family of components, not a component: use one of its members")
         try:
             given = cls.__signature__.bind(*args, **kwargs)
         except TypeError as error:
@@ -272,7 +272,7 @@ def _find_kinds(cls: type[Piece]) -> dict[str, type]:
             and not (isinstance(kind, type) and issubclass(kind, Piece))
         ):
             raise UserError(
-                f"{cls.__name__}.{field} is annotated {kind!r}: a piece holds float, int, bool or other pieces"
+                f"{cls.__name__}.{field} is annotated {kind!r}: a component holds float, int, bool or other components"
             )
     return {field: hints[field] for field in cls._fields}
 
@@ -289,7 +289,7 @@ def _normalise(value: Any, kind: type, name: str) -> Any:
             raise UserError(f"{name} must be True or False, not {value!r}")
         return value
     if not isinstance(value, kind):
-        raise UserError(f"{name} must be a piece, not {value!r}: give {_suggest_piece(value, kind)}")
+        raise UserError(f"{name} must be a component, not {value!r}: give {_suggest_piece(value, kind)}")
     return value
 
 

@@ -85,7 +85,7 @@ def decode_piece(data: dict[str, Any], own: tuple[type[Piece], ...] = ()) -> Any
     known = {**package_pieces, **{cls.__name__: cls for cls in own}}
     name = data["piece"]
     if name not in known:
-        raise UserError(f"it uses the piece {name!r}, which is not part of gappletron: pass its class in pieces=")
+        raise UserError(f"it uses the component {name!r}, which is not part of gappletron: pass its class in pieces=")
     values = {key: decode_piece(value, own) if isinstance(value, dict) else value for key, value in data.items()}
     values = {key: float(value) if value in ("inf", "-inf") else value for key, value in values.items()}
     del values["piece"]

@@ -344,6 +344,6 @@ def check_shapes(layout: Layout, sizes: Sizes, saved: Mapping[str, NDArray[Any]]
         array = saved.get(name)
         if array is None or array.shape != sizes.shape(field) or array.dtype != field.dtype:
             raise UserError(
-                f"the saved array {name!r} does not fit the learner: the file is damaged, or a piece has changed since "
-                "it was written"
+                f"the saved array {name!r} does not fit the learner: the file is damaged, or a component has changed "
+                "since it was written"
             )

@@ -423,7 +423,7 @@ class Engine:
             problem = state.problem()
             if problem is not None:
                 broken = f"the state of {self.learner.name} is broken and cannot be saved, since {problem}"
-                raise UserError(f"{broken}: go on from an older copy, and find the rows or the piece that broke it")
+                raise UserError(f"{broken}: go on from an older copy, and find the rows or the component that broke it")
             used = state.sizes._replace(features=min(state.sizes.features, self.index.rows))
             arrays |= {f"{prefix}.{name}": array for name, array in state.cut(used).items()}
         header = {

@@ -284,7 +284,7 @@ def create_app(
         raise UserError("there is no model to serve: give at least one")
     names = [hosted.name for hosted in models]
     if len(set(names)) < len(names):
-        raise UserError(f"two models have the same name among {', '.join(names)}: give each its own, as in NAME=FOLDER")
+        raise UserError(f"two models have the same name among {', '.join(names)}: give each its own, as in NAME=STORE")
     for hosted in models:
         hosted.warm_up()
     return Service(models, tokens, max_body, logs_access=logs_access, standbys=standbys)
