@@ -281,7 +281,7 @@ def test_common_graphs_need_no_solver():
 
 @pytest.mark.parametrize("solve", [find_greedy_dominating_set, find_dominating_set])
 def test_unobserved_classes_are_refused(solve):
-    with pytest.raises(UserError, match="no action observes column 1: give every class an in-edge"):
+    with pytest.raises(UserError, match="no action reveals column 1: give every class an in-edge"):
         solve([[1, 0, 1], [1, 0, 0]])
     with pytest.raises(UserError, match="2 dimensions, not 1"):
         solve([1, 0, 1])

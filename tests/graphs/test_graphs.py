@@ -308,15 +308,15 @@ EYE = np.eye(3, dtype=int)
         ),
         (
             lambda: FeedbackGraph([[1, 0, 0, 0], [0] * 4, [0] * 4, [0, 0, 0, 1]], ["a", "b", "c", "d"]),
-            "no action observes 'b', 'c': give some action an edge to every class",
+            "no action reveals 'b', 'c': give some action an edge to every class",
         ),
         (
             lambda: FeedbackGraph([[1, 0, 0], [0, 1, 0], [0] * 3], ["a", "b", "c"]),
-            "no action observes 'c': give some action an edge to every class",
+            "no action reveals 'c': give some action an edge to every class",
         ),
         (
             lambda: FeedbackGraph(EYE, ["a", "b", "c"], dominating_set=["b"]),
-            "the dominating set ['b'] does not observe 'a', 'c': add actions that do, or omit dominating_set",
+            "the dominating set ['b'] does not reveal 'a', 'c': add actions that do, or omit dominating_set",
         ),
         (lambda: FeedbackGraph(EYE, dominating_set=[0, 1, 2, 3]), "there is no action 3: choose one of 0, 1, 2"),
         (
@@ -641,12 +641,12 @@ def test_json_as_documented(tmp_path):
         (b'{"classes": [1, 2], "edges": [[1, 1], [2, true]]}', "edge 2: there is no class True: choose one of 1, 2"),
         (
             b'{"classes": [1, 2, 3], "edges": [[1, 1]]}',
-            "no action observes 2, 3: give some action an edge to every class",
+            "no action reveals 2, 3: give some action an edge to every class",
         ),
         (b'{"classes": [1, 2], "edges": [[1, 1]], "name": 4}', "the name of a graph must be a str, not int"),
         (
             b'{"classes": [1, 2, 3], "edges": [[1, 1], [2, 2], [3, 3]], "dominating_set": [1]}',
-            "the dominating set [1] does not observe 2, 3: add actions that do, or omit dominating_set",
+            "the dominating set [1] does not reveal 2, 3: add actions that do, or omit dominating_set",
         ),
         (
             b'{"classes": [1, ' + b"9" * 30 + b'], "edges": []}',

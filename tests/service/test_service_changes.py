@@ -160,7 +160,7 @@ def test_every_change_is_that_of_the_library_and_logged(place, new_place):
         ("class", {"name": "ham"}, 422, "ham"),
         ("class", {"name": "x", "reveals": ["y"]}, 422, "'y'"),
         ("graph", {}, 422, "nothing of the graph is to change"),
-        ("graph", {"edges": []}, 422, "no action observes 'ham', 'spam'"),
+        ("graph", {"edges": []}, 422, "no action reveals 'ham', 'spam'"),
         ("graph", {"costs": [["no", "ham", 1]]}, 422, "'no'"),
         ("limits", {"min_propensity": 2}, 422, "min_propensity"),
         ("limits", {"budget": {"limit": 1, "per": "week"}}, 422, "week"),

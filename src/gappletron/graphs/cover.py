@@ -114,7 +114,7 @@ def _check_matrix(visible: ArrayLike) -> NDArray[np.bool_]:
         raise UserError(f"the matrix must have 2 dimensions, not {matrix.ndim}: give a row per action")
     unseen = np.flatnonzero(~matrix.any(axis=0))
     if len(unseen):
-        raise UserError(f"no action observes column {listing(unseen.tolist())}: give every class an in-edge")
+        raise UserError(f"no action reveals column {listing(unseen.tolist())}: give every class an in-edge")
     return matrix
 
 

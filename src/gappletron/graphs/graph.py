@@ -185,7 +185,7 @@ class FeedbackGraph:
         put(_own_costs=make_costs(costs, self.action_positions, self.class_positions))
         unseen = self._list_unseen(range(n_actions))
         if unseen:
-            raise UserError(f"no action observes {listing(unseen)}: give some action an edge to every class")
+            raise UserError(f"no action reveals {listing(unseen)}: give some action an edge to every class")
         if dominating_set is None:
             members, exact = find_dominating_set(self.visible)
         else:
@@ -195,7 +195,7 @@ class FeedbackGraph:
             unseen = self._list_unseen(members)
             if unseen:
                 raise UserError(
-                    f"the dominating set [{listing(chosen)}] does not observe {listing(unseen)}: "
+                    f"the dominating set [{listing(chosen)}] does not reveal {listing(unseen)}: "
                     "add actions that do, or omit dominating_set"
                 )
         put(dominating_indices=members, dominating_set_is_exact=exact)
