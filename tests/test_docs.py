@@ -11,8 +11,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+import typer
 
-from gappletron import __version__, named, names
+from gappletron import __version__, cli, named, names
 from problems import ended
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,6 +109,19 @@ def test_every_page_is_in_the_navigation():
 def menu_text(name: str) -> str:
     path = ROOT / "docs" / f"{name}.md"
     return path.read_text() if path.exists() else ""
+
+
+def test_the_reference_of_the_command_line_names_every_option():
+    """In the section of the command, or on a page that it links to; options may be those of `run`."""
+    text = (ROOT / "docs" / "command-line.md").read_text()
+    sections = {name: part for part in text.split("\n## ") for name in re.findall(r"^`gappletron ([a-z]+)", part)}
+    for name, command in typer.main.get_command(cli.app).commands.items():
+        said = sections.get(name, sections["reproduce"] if name == "export" else "")
+        said += "".join((ROOT / "docs" / page).read_text() for page in re.findall(r"\]\(([a-z-]+\.md)", said))
+        said += sections["run"] if "`run`" in said else ""
+        for part in getattr(command, "commands", {"": command}).values():
+            options = {option for each in part.params for option in each.opts if option.startswith("--")}
+            assert [option for option in sorted(options) if not re.search(rf"{option}(?![a-z-])", said)] == [], name
 
 
 def test_pages_cite_this_version_and_install_from_a_clone():
