@@ -236,10 +236,9 @@ def draw_heat_map(found: Tally) -> Picture:
         for place in range(1, len(settings)):
             if settings[place].axis != settings[place - 1].axis:
                 ax.axvline(place - 0.5, color="white", linewidth=2.5)
-        times = [sum(y == row for _, y in held) for row in range(len(claims))]
         ax.set_title(
-            f"{times.count(len(settings))} of {len(claims)} claims hold under every reading, {times.count(0)} under "
-            "none (colour: share of cells in which the rule is true; dot: the claim holds)",
+            f"{found.count_robust(True)} of {len(claims)} claims hold under every reading and on all seeds, "
+            f"{found.count_robust(False)} never (colour: share of cells with a true rule; dot: holds on most seeds)",
             fontsize=10.0,
         )
         bar = picture.add_axes((1.0 - 0.42 / width, 2.55 / height, 0.12 / width, 1.0 - 3.1 / height))
