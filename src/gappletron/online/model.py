@@ -55,7 +55,7 @@ MOST_WHO = 200
 
 
 class Online(DurableModel):
-    """A learner in front of a real stream.
+    """A model that decides one row at a time, and learns from feedback when it comes.
 
     :param learner: a learner, or the name of one; ``"auto"`` is the default (docs, page Default).
     :param graph: which action reveals which label; its class names are the labels.

@@ -122,7 +122,7 @@ class NoWatch(Watching):
 
 
 class Watch(Watching):
-    """What :class:`gappletron.Monitor` needs is written down in every round.
+    """Writes down, in every round, what :class:`gappletron.Monitor` needs.
 
     :param window: the rounds of the sliding window, a multiple of 8.
     :param alpha: of the curve and of the drift alarm; a report is made for any other.
