@@ -1,4 +1,4 @@
-"""For River: :class:`RiverClassifier`, and :func:`evaluate`, which shows a model only what its graph reveals.
+"""For River: :class:`RiverClassifier`, and :func:`evaluate`, which tells a model only what its graph reveals.
 
 >>> from river import datasets, metrics, preprocessing
 >>> from gappletron.river import RiverClassifier, evaluate

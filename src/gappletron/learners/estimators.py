@@ -265,9 +265,9 @@ class PartialLikelihood(Estimator):
     """Maximises the likelihood of what a round reveals, with ``q = softmax(s)`` as the probabilities of the labels.
 
     Where the label y is seen the loss is ``-ln q_y``, with the derivatives ``q - e_y``. Where it is not, it is none of
-    the classes that action i shows. With their probability ``Q = sum_{k: A[i, k]} q_k`` the loss is ``-ln(1 - Q)``.
+    the classes that action i reveals. With their probability ``Q = sum_{k: A[i, k]} q_k`` the loss is ``-ln(1 - Q)``.
     Its derivatives are ``q_k`` for the classes that i reveals and ``-q_k Q / (1 - Q)`` for the others, where 1 - Q
-    counts as at least 1e-6. An action that shows no class teaches nothing. The second loss is not convex unless only
+    counts as at least 1e-6. An action that reveals no class teaches nothing. The second loss is not convex unless only
     one class is left, so there is no theorem. Every round changes every class a little, so the optimizer becomes
     certain more slowly than that of :class:`~gappletron.OneAgainstAll`.
 

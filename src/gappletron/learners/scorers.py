@@ -193,7 +193,7 @@ class Tracking(Scorer):
     ``exp(-L/2)``. L is the sum of squared errors at the classes that were revealed, each round counting .99 times as
     much as the one after it. Scores that come with x are a fourth member in such rounds.
 
-    **Changes.** Wherever it is shown whether the best class of the slow scorer was right, the logarithm of ``p1/p0`` is
+    **Changes.** Where it is revealed whether the best class of the slow scorer was right, the logarithm of ``p1/p0`` is
     added for an error and of ``(1-p1)/(1-p0)`` otherwise; a negative sum becomes 0. p0 is the error rate so far of
     rounds with a similar gap (and 8 with that of all rounds, which begins with 16 of guessing), and p1 the error rate
     since the sum was last 0, at least ``2 p0 + .2``. Where p0 is above 3/4, a round says nothing. After n rounds that

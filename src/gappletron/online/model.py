@@ -352,7 +352,7 @@ class Online(DurableModel):
     ) -> None:
         """Learn the label of x without acting: a warm start from rows whose labels are known.
 
-        The label is learned as if the graph showed every label, whatever is predicted; see :meth:`Player.teach`, also
+        The label is learned as if the graph revealed every label, whatever is predicted; see :meth:`Player.teach`, also
         for the learners that cannot be taught. There is no receipt, and `rounds` and the draws stay as they are. Where
         a signal handler raises in the middle, the model has learned the row or is as before.
 

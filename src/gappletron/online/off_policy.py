@@ -65,7 +65,7 @@ class Evaluation:
     """What :func:`evaluate_off_policy` found.
 
     `judged` rounds count: those whose feedback came, or whose action reveals nothing. In `unsupported` of them some
-    label had the propensity 0, and `missing` others would have shown something and got no feedback. Where there are
+    label had the propensity 0, and `missing` others would have revealed something and got no feedback. Where there are
     such rounds, only the interval by betting is right.
 
     >>> Evaluation("auto", 1000, 990, 200, 0, 10, 0.05, ()).labels_seen

@@ -72,7 +72,7 @@ class RiverClassifier(base.Classifier):
     :param seed: of the draws.
     :param scorer: a classifier of River whose `predict_proba_one` gives scores with every dict, for the learner
         ``"auto"``. Labels that it does not know yet have the probability 0. It learns too, by its `learn_one`, each
-        label that is shown, after the scores of that dict were used.
+        label that is revealed, after the scores of that dict were used.
 
     `learn_one` learns a label that is known, whatever the graph, without acting: so the model works with
     `progressive_val_score`, also with delay. `act_one` draws an action with exploration, and `learn_from` takes in what

@@ -266,8 +266,8 @@ class TopUp(Decaying):
 def find_profiles(graph: FeedbackGraph) -> TopUpTable:
     """Return what TopUp needs to know of the classes.
 
-    Seen from y*, all that matters of a class y is whether y* shows it, n_y = |in(y) n [K]| and k_y = |in(y) n S|; and c
-    grows when any of the three falls. So only the minimal triples need a look in a round: one on the bandit graph.
+    Seen from y*, all that matters of a class y is whether y* reveals it, n_y = |in(y) n [K]| and k_y = |in(y) n S|; and
+    c grows when any of the three falls. So only the minimal triples need a look in a round: one on the bandit graph.
     """
     K = graph.n_classes
     visible = graph.visible[:K]

@@ -105,7 +105,7 @@ class SquareCB(Exploration):
 
         max_a { sum_i p_i c_i - c_a + 1/gamma_t [ (1 - p_a)^2 / P_p(a) + sum_{k != a} p_k^2 / P_p(k) ] }
 
-    least, where P_p(k) is the probability that p shows class k (Zhang, Zhang, Vrousgou, Luo, Mineiro 2023). On the
+    least, where P_p(k) is the probability that p reveals class k (Zhang, Zhang, Vrousgou, Luo, Mineiro 2023). On the
     bandit graph this is inverse gap weighting, ``p_a = 1 / (lambda + gamma_t (c_a - min c))``. A query has its known
     cost, and for other costs than 0 and 1 the squares are those of the costs (module decision_estimation).
 
