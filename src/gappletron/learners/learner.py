@@ -80,8 +80,8 @@ class Round(NamedTuple):
     """A round after the action: what an update may use, all as of prediction time.
 
     `label` is the label's position, or -1 where the graph did not reveal it; then the learner still knows that the
-    label is none of those that `action` reveals. `kept` is what the learner has kept of the round (:meth:`Learner.keeps`), and
-    `delay` the number of rounds that were played since.
+    label is none of those that `action` reveals. `kept` is what the learner has kept of the round
+    (:meth:`Learner.keeps`), and `delay` the number of rounds that were played since.
 
     >>> import numpy as np
     >>> played = Round(np.zeros(3), np.full(3, 1 / 3), greedy=0, action=1, label=-1)

@@ -274,8 +274,8 @@ class Player:
         """Learn from rows whose labels are known, without acting: a warm start, or labels that came from elsewhere.
 
         Every row is learned from as if the feedback graph revealed every label. Nothing is drawn: `rounds` and the
-        random draws stay as they are. On a graph that does reveal every label the state becomes the one that :meth:`advance`
-        would leave. Rules that count rounds, such as :class:`gappletron.BurnIn`, count these too.
+        random draws stay as they are. On a graph that does reveal every label the state becomes the one that
+        :meth:`advance` would leave. Rules that count rounds, such as :class:`gappletron.BurnIn`, count these too.
 
         :param propensity: for each row the probability, above 0 and at most 1, with which its label was observed; by
             default 1. Learners with importance weights divide by it. The default learner does not need it.
