@@ -266,7 +266,7 @@ def test_a_graph_that_two_models_store_at_the_same_moment(place):
 def test_errors_are_sentences_without_secrets(place):
     for url, words in [
         ("postgresql://user:hidden@127.0.0.1:1/nowhere", "cannot reach the store 'postgresql://127.0.0.1/nowhere'"),
-        ("postgresql://%%%", "is not the URL of a database of PostgreSQL"),
+        ("postgresql://%%%", "is not the URL of a PostgreSQL database"),
     ]:
         with pytest.raises(UserError, match=words) as caught:
             opened(url)

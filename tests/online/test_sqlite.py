@@ -1,4 +1,4 @@
-"""A store in a file of SQLite: what is done to its files is refused or noticed, and never silently wrong."""
+"""A store in an SQLite file: what is done to its files is refused or noticed, and never silently wrong."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_one_file_is_left_and_nobody_else_reads_it(place):
 def test_what_is_no_store_is_refused(place, tmp_path):
     place.write_bytes(b"dear reader, " * 500)
     for call in (lambda: opened(place), lambda: Online.from_store(place), lambda: upkeep.check(place)):
-        with pytest.raises(UserError, match="is not a file of SQLite"):
+        with pytest.raises(UserError, match="is not an SQLite file"):
             call()
     assert place.read_bytes() == b"dear reader, " * 500
     other = tmp_path / "other.sqlite"

@@ -71,7 +71,7 @@ def fleet(
         str,
         typer.Argument(
             metavar="STORE",
-            help="The URL of a database of PostgreSQL, which several processes may serve, or a file for one process.",
+            help="The URL of a PostgreSQL database, which several processes may serve, or a file for one process.",
         ),
     ],
     *,

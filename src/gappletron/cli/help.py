@@ -74,8 +74,8 @@ def choose_width() -> int:
 def first_sentence(text: str) -> str:
     """Return the first sentence of a help.
 
-    >>> first_sentence("Copy a file of SQLite, e.g. a.sqlite; it may be open. Then\\nmore.")
-    'Copy a file of SQLite, e.g. a.sqlite; it may be open.'
+    >>> first_sentence("Copy an SQLite file, e.g. a.sqlite; it may be open. Then\\nmore.")
+    'Copy an SQLite file, e.g. a.sqlite; it may be open.'
     """
     flat = " ".join(text.split("\n\n", maxsplit=1)[0].split())
     return re.split(r"(?<=\.) (?=[A-Z])", flat, maxsplit=1)[0]

@@ -120,7 +120,7 @@ def serve(
         list[str],
         typer.Argument(
             metavar="STORE [NAME=STORE ...]",
-            help="Where each model is kept: a file, made if it is not there, or the URL of a database of PostgreSQL. "
+            help="Where each model is kept: a file, made if it is not there, or the URL of a PostgreSQL database. "
             "The first is also at /v1/act. Its name is that of the file, unless it is given.",
         ),
     ],

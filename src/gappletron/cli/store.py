@@ -31,7 +31,7 @@ def command(*examples: str) -> Any:
 
 Limit = Annotated[str | None, typer.Option(help="What is kept: 30d, 12h, or a number of rounds.", metavar="AGE|ROUNDS")]
 Age = Annotated[str | None, typer.Option(help="How long they are kept: 7d, 12h.", metavar="AGE")]
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A file of SQLite that no process has open.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="An SQLite file that no process has open.")]
 
 
 @command(
@@ -94,12 +94,12 @@ def check(place: PlaceArgument, name: ModelName = "model") -> None:
 def backup(
     place: PlaceArgument, path: Annotated[Path, typer.Argument(metavar="COPY", help="The file to write.")]
 ) -> None:
-    """Copy a file of SQLite as it is at one moment; the file may be open."""
+    """Copy an SQLite file as it is at one moment; the file may be open."""
     from gappletron.online.database import open_database
 
     check_outputs(copy=path, inputs=(place,))
     if path.is_file() and path.stat().st_size and not is_copy(path):
-        raise UserError(f"{str(path)!r} is there, and is no file of SQLite: name another file for the copy")
+        raise UserError(f"{str(path)!r} is there, and is no SQLite file: name another file for the copy")
     database = open_database(place)
     try:
         with progress("copying"):

@@ -708,8 +708,8 @@ class Online(DurableModel):
         must be those that the model was made with, or has now, but for `pending`, `pending_bytes`, `pending_age`,
         `min_propensity` and `budget`. One process at a time can have a model open, until :meth:`close`.
 
-        :param place: a file of SQLite, such as ``"mail.sqlite"``, which is made where it does not exist; or the URL of
-            a database of PostgreSQL, ``"postgresql://host/database"``.
+        :param place: an SQLite file, such as ``"mail.sqlite"``, which is made where it does not exist; or the URL of
+            a PostgreSQL database, ``"postgresql://host/database"``.
         :param learner, graph, features: as those of :class:`Online`, and so are `options`.
         :param name: which of the models of the database.
         :param start: a model to begin with, such as one that was taught, in place of a new one.

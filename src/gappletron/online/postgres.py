@@ -1,4 +1,4 @@
-"""A database of PostgreSQL, through psycopg.
+"""A PostgreSQL database, through psycopg.
 
 An advisory lock of the session elects the writer of a model, and the key of `commits` protects: a writer that was cut
 off or stopped, and goes on when another has taken over, finds its next number taken. A connection that is lost is made
@@ -49,7 +49,7 @@ NAMES = f"ARRAY[{', '.join(repr(table.name) for table in TABLES)}]"
 
 
 class Postgres(Database):
-    """A database of PostgreSQL.
+    """A PostgreSQL database.
 
     :param url: what psycopg connects to. The tables are in the first schema of its search path.
     :param durability: ``"disk"`` or ``"os"``, to write to it; None to read it while another process may write.
@@ -187,7 +187,7 @@ class Postgres(Database):
         return None  # its pages have checksums where it was set up with them
 
     def backup(self, path: str | PathLike[str]) -> None:
-        raise UserError("a database of PostgreSQL is backed up by its own tools: pg_dump, or pg_basebackup")
+        raise UserError("a PostgreSQL database is backed up by its own tools: pg_dump, or pg_basebackup")
 
     def vacuum(self) -> None:
         with self.lock, self._explaining():
@@ -256,5 +256,5 @@ def name_url(url: str) -> str:
     try:
         known = conninfo_to_dict(url)
     except psycopg.Error:
-        raise UserError("this is not the URL of a database of PostgreSQL: write postgresql://host/database") from None
+        raise UserError("this is not the URL of a PostgreSQL database: write postgresql://host/database") from None
     return f"postgresql://{known.get('host', '')}/{known.get('dbname', '')}"

@@ -20,7 +20,7 @@ LANES = 4
 class Shared(Source):
     """The connections of this process to a database.
 
-    :param place: a file of SQLite, which is locked as long as they are open, or the URL of a database of PostgreSQL.
+    :param place: an SQLite file, which is locked as long as they are open, or the URL of a PostgreSQL database.
     :param durability: ``"disk"`` or ``"os"``.
     :param address: where other processes send the requests for models that this one has open (PostgreSQL).
 

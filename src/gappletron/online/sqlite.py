@@ -1,4 +1,4 @@
-"""A database in a file of SQLite, in WAL mode: ``mail.sqlite``, and beside it, while it is open, four more files.
+"""A database in an SQLite file, in WAL mode: ``mail.sqlite``, and beside it, while it is open, four more files.
 
 SQLite makes each transaction whole. It trusts the files, so this module looks after them:
 
@@ -95,7 +95,7 @@ def _sum(numbers: Any) -> int:
 
 
 class Sqlite(Database):
-    """A file of SQLite.
+    """An SQLite file.
 
     :param durability: ``"disk"`` or ``"os"``, to write to it; None to read it while another process may write.
 
@@ -428,7 +428,7 @@ class Sqlite(Database):
                 "then try again"
             )
         if code == "SQLITE_NOTADB":
-            return UserError(f"{self.name!r} is not a file of SQLite: name one that Online.open made")
+            return UserError(f"{self.name!r} is not an SQLite file: name one that Online.open made")
         if isinstance(error, sqlite3.ProgrammingError):
             return self.fail("is closed: open it again")
         if code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):

@@ -1,6 +1,6 @@
 """What keeps a store well: checks, retention, and going on when something was lost.
 
-Nothing here is needed to run a model. A file of SQLite must not be open elsewhere where something is removed from it.
+Nothing here is needed to run a model. An SQLite file must not be open elsewhere where something is removed from it.
 """
 
 import contextlib

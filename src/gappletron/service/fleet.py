@@ -1,6 +1,6 @@
 """A fleet: as many models as a database has, opened by their first request and closed when memory is needed.
 
-One process has a model open at a time. Several may serve the same database of PostgreSQL: a request for a model that
+One process has a model open at a time. Several may serve the same PostgreSQL database: a request for a model that
 another process has open is answered with 307 and the address of that process (:mod:`gappletron.online.ownership`). The
 models of a process that has died are opened by the others, again by their first request.
 """
