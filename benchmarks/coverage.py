@@ -417,7 +417,7 @@ def picture() -> None:
     axes = figure.subplots(2, 1, sharex=True)
     graph = open_graph("filtering", stream.classes, stream.classes[0], classes_given=True)
     titles = {
-        0.0: "No least propensity: the interval stays open",
+        0.0: "No least propensity: the interval stays wide",
         0.05: "min_propensity=0.05: it closes around the truth",
     }
     for ax, (least, title) in zip(axes, titles.items(), strict=True):

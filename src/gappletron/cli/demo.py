@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 OURS, GREEDY, BURN_IN, ALL_LABELS = "Gappletron (auto)", "greedy", "greedy after a burn-in of 50", "sees every label"
 STYLES = dict(zip((OURS, GREEDY, BURN_IN, ALL_LABELS), ("-", "--", "-.", ":"), strict=True))
-# Those that see only what they reveal, as the title of a picture calls them.
+# What the title of a picture calls those that see only what they reveal, and what is written at the ends of lines.
 SHORT = {GREEDY: "greedy", BURN_IN: "greedy after a burn-in", OURS: "Gappletron"}
+ENDS = {OURS: "Gappletron", GREEDY: "greedy", BURN_IN: "burn-in of 50", ALL_LABELS: "every label"}
 # A method that sees no label in so many last rounds counts as stuck.
 LAST = 100
 # The running error of the first rounds jumps, and is not drawn.
@@ -211,7 +212,7 @@ def draw(shown: Sequence[gp.Histories], path: Path) -> None:
     figure = Figure(figsize=(6.4, 7.2 * len(shown)), layout="constrained")
     parts = figure.subfigures(len(shown), 1, squeeze=False, hspace=0.05)[:, 0]
     for part, histories in zip(parts, shown, strict=True):
-        part.suptitle(textwrap.fill(conclude(histories), 52), fontsize=14, parse_math=False)
+        part.suptitle(textwrap.fill(conclude(histories), 60), fontsize=13, parse_math=False)
         errors, labels = part.subplots(2, 1, height_ratios=(3, 2))
         _draw_panel(errors, histories, "error_rate", "running error")
         _draw_panel(labels, histories, "labels_seen", "labels seen")
@@ -236,7 +237,7 @@ def _draw_panel(ax: Axes, shown: gp.Histories, of: str, title: str) -> None:
         ax.plot(rounds[start:], values[:, start:].T, color=colour, linewidth=0.6, alpha=0.25, zorder=2)
         mean = values[:, start:].mean(0)
         ax.plot(rounds[start:], mean, STYLES[name], color=colour, linewidth=2.4, zorder=3)
-        ends.append((mean[-1], rounds[-1], textwrap.fill(name, 16), colour))
+        ends.append((mean[-1], rounds[-1], ENDS[name], colour))
     ax.set(xlim=(0, None), ylim=(0, None))
     ax.set_ylabel(title, fontsize=12)
     label_ends(ax, ends)
