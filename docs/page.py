@@ -19,7 +19,7 @@ from gappletron.service.client import Client
 
 PICTURE = Path(__file__).with_name("service.png")
 ADDRESS = "http://127.0.0.1:8097"
-SERVE = "mail-filter.sqlite challenger.sqlite --shadow challenger=mail-filter --learner challenger=gapsmh"
+SERVE = "mail-filter.sqlite challenger.sqlite --shadow challenger=mail-filter --learner challenger=one-against-all"
 OPTIONS = "--graph filtering --classes ham,spam --text message --min-propensity 0.02 --durability os --port 8097"
 SECONDS = 120
 
@@ -63,7 +63,7 @@ def main() -> None:
             with Client(ADDRESS, retries=20) as client:
                 play_mail(client)
             look = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/browser"]
-            look += ["--hide-scrollbars", "--window-size=1180,1180", "--virtual-time-budget=5000"]
+            look += ["--hide-scrollbars", "--window-size=1180,1240", "--virtual-time-budget=5000"]
             subprocess.run([*look, f"--screenshot={PICTURE}", ADDRESS], check=True)
         finally:
             server.terminate()
