@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# One more than there are processors: many tests wait for processes that they have started.
+WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .PHONY: reproduce docs test test-lowest stress demo bench clean
 .DELETE_ON_ERROR:
@@ -18,7 +20,7 @@ test:  ## everything that CI runs: linter, types, layers, tests, examples
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --doctest-modules src tests
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --doctest-modules src tests
 	$(MAKE) test-lowest
 
 test-lowest: .venv-lowest/installed  ## some of the tests with the lowest versions of the dependencies
