@@ -29,11 +29,11 @@ class BoundOptions:
     """What the theorems need to know."""
 
     rounds: int = option(100_000, "T, the number of rounds. Default: 100000.")
-    max_norm: float = option(1.0, "X, the largest norm of the features.")
+    max_norm: float = option(1.0, "X, the largest norm of the features. Default: 1.")
     radius: float | None = option(
         None, "B, the radius of the ball of the weights. Default: 1, or that of the stored run."
     )
-    delta: float = option(0.05, "The allowed probability of failure.")
+    delta: float = option(0.05, "The allowed probability of failure. Default: 0.05.")
     run: str | None = option(
         None, "A stored run, by its id in results.csv; --plot draws its mistakes with the bounds.", metavar="ID"
     )

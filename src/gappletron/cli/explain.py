@@ -24,7 +24,7 @@ gappletron explain filter.npz unread.csv --rows 1000 --json why.json"""
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What --save or Online.save wrote.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that --save or Online.save wrote.")],
     data: RowsArgument,
     table: TableOptions,
     row: Annotated[

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # it loads NumPy, which the help does not need
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What --save or Online.save wrote.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that --save or Online.save wrote.")],
     data: RowsArgument,
     table: TableOptions,
     out: Annotated[Path, typer.Option(help="The CSV file to write; - for the standard output.", metavar="PATH")] = (

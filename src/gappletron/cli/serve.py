@@ -136,7 +136,7 @@ def serve(
     server: ServerOptions,
     alpha: options.Alpha = ALPHA,
 ) -> None:
-    """Serve models over HTTP; the page at / shows how they do.
+    """Serve models over HTTP, with a page at / that shows how well they do.
 
     The options of the graph, of columns and features, the seed and the memory are for a new model, which needs a graph.
     """

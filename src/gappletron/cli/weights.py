@@ -21,7 +21,7 @@ gappletron weights named.npz --json weights.json"""
 
 
 def weights(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What --save or Online.save wrote.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that --save or Online.save wrote.")],
     top: Annotated[
         int,
         typer.Option(help="How many of each class, the largest first. Default: 20.", min=1, rich_help_panel=RESULTS),
