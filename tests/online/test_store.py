@@ -778,7 +778,7 @@ def test_restarts_are_in_the_log_for_readers(place):
     assert (summary.restarts, summary.restarted) == (8, events.Restarted(1000.0, 65, "reset"))
     code, out, _ = ended("store", "show", place)
     assert code == 0
-    told = "restarts          8 times, last after round 65, 1970-01-01 00:16:40 UTC, since it was reset"
+    told = "restarts          8 times, last after round 65, 1970-01-01 00:16:40 UTC, because it was reset"
     assert told in out.splitlines()
 
 
