@@ -380,7 +380,7 @@ def test_gamma_of_the_first_expectation_part():
 
 
 def test_the_cases_of_v_max_are_about_n():
-    """n = 100 of T = 1,000 rounds with gamma = 10: gamma_T = 1/2 and v_max = 2 rho, but 1/2 < gamma / sqrt T is false."""
+    """n = 100 of T = 1,000 rounds, gamma = 10: gamma_T = 1/2 and v_max = 2 rho, but 1/2 < gamma / sqrt T is false."""
     gamma, n, T = 10.0, 100, 1000
     assert min(0.5, gamma / math.sqrt(n)) == 0.5
     assert gamma / math.sqrt(n) > 0.5 > gamma / math.sqrt(T)
