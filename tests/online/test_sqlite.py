@@ -20,7 +20,11 @@ import pytest
 from gappletron import UNSEEN, FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.base.errors import Unavailable
 from gappletron.online import sqlite, upkeep
+from gappletron.online.events import Batch
+from gappletron.online.follower import Follower
+from gappletron.online.shared import Shared
 from gappletron.online.sqlite import Mark, Sqlite, accept
+from gappletron.online.store import Store
 from problems import ended
 from stores import crash, tamper
 
@@ -239,6 +243,41 @@ def test_a_power_failure_may_lose_what_was_for_the_system_only(place, monkeypatc
     monkeypatch.setattr(sqlite, "_read_boot", lambda: 77)
     with Online.open(place) as again:
         assert again.rounds == 5
+
+
+def test_a_reader_at_the_opening_is_no_reason_to_refuse_the_wal(place, monkeypatch):
+    """It keeps the number of the opening out of the main file, which then has another than the mark could have."""
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.2)
+    opened(place).close()
+    with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM acts").fetchone() == (0,)
+        model = opened(place)
+        play(model, 5)
+        crash(model)
+        left = {path: path.read_bytes() for path in (place, side(place, "wal"), side(place, "mark"))}
+    for path, data in left.items():  # the end of the reader has changed them, which a kill of both does not
+        path.write_bytes(data)
+    with Online.open(place) as again:
+        assert again.differences(model) == []
+
+
+def test_the_mark_names_the_last_transaction_of_all_models(place, monkeypatch):
+    """A model that is about to acknowledge does not come after another that was stored later."""
+    with Shared(str(place), "os") as shared:
+        one, two = (Store(shared, name, "os") for name in ("one", "two"))
+        other = threading.Thread(target=two.append, args=(Batch(two.model, 0),))
+
+        def acknowledge(database, model, number, real=Sqlite.acknowledge):
+            if model == one.model:
+                other.start()
+                other.join(0.3)
+            real(database, model, number)
+
+        monkeypatch.setattr(Sqlite, "acknowledge", acknowledge)
+        one.append(Batch(one.model, 0))
+        other.join()
+        assert Mark.read(side(place, "mark")).model == two.model
 
 
 def test_a_copy_without_the_wal_is_refused(place, tmp_path):

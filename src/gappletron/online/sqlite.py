@@ -243,14 +243,17 @@ class Sqlite(Database):
         files.synchronise_folder(self.path.parent)
         self._boot = 0 if durability == "disk" else _read_boot()
         self._generation = secrets.randbits(30) + 1
-        self._set_generation(self._generation)
+        if not self._set_generation(self._generation):
+            self._generation = 0  # a reader keeps it out of the main file: a mark that had it would refuse the -wal
         self._checkpoint_at = WAL_BYTES
         self._known = {path: _identify(path) for path in (self.path, self._wal_path, self._shm_path)}
         self._expect_change(self._shm_path)  # which SQLite writes to at any time
         self._write_mark(before._replace(generation=self._generation))
 
     def _set_generation(self, generation: int) -> bool:
-        """Store a generation in the main file, with all that is in the -wal; return whether all of it is there."""
+        """Store a generation in the main file, with all that is in the -wal; return whether all of it is there, which
+        it is not while a reader needs what was there before.
+        """
         assert self._writer is not None
         self._writer.execute(f"PRAGMA user_version = {generation}")
         busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
