@@ -202,13 +202,19 @@ def crashed(place, rounds=5):
     return model
 
 
-def test_a_missing_wal_is_noticed_and_can_be_accepted(place):
+def test_a_missing_wal_is_noticed_and_can_be_accepted(place, tmp_path):
     model = crashed(place)
     side(place, "wal").unlink()
-    with pytest.raises(UserError, match=r"has lost 1[01] of the transactions .* gappletron store accept"):
-        Online.open(place)
-    with pytest.raises(UserError, match="has lost"):  # nothing has changed
-        Online.open(place)
+    for call in (  # also those who only read, so that no copy hides the loss
+        Online.open,
+        Online.open,  # nothing has changed
+        Online.from_store,
+        upkeep.check,
+        lambda each: list(read_decisions(each)),
+        lambda each: Sqlite(each, None).backup(tmp_path / "copy.sqlite"),
+    ):
+        with pytest.raises(UserError, match=r"has lost 1[01] of the transactions .* gappletron store accept"):
+            call(place)
     code, out, _ = ended("store", "accept", place)
     assert (code, "can be opened" in out) == (0, True)
     with opened(place) as again:
@@ -555,6 +561,34 @@ def test_a_reader_that_takes_long_keeps_its_view(place, monkeypatch):
     assert model.trouble is None
     model.close()
     assert upkeep.check(place).rounds == 430
+
+
+def test_a_checkpoint_for_which_there_is_no_thread_keeps_nothing_waiting(place, monkeypatch):
+    """As when the interpreter ends: closing must not wait for it."""
+    monkeypatch.setattr(sqlite, "WAL_BYTES", 50_000)
+    model = opened(place, durability="os")
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        play(model, 30)
+    assert not model._contents.journal.store.database._checkpointing.locked()
+    model.close()
+    assert Online.from_store(place).rounds == 30
+
+
+def test_a_follower_does_not_follow_a_file_that_was_replaced(place, tmp_path):
+    with opened(place) as model:
+        play(model, 3)
+    shutil.copy(place, tmp_path / "backup.sqlite")
+    with Follower(place) as follower:
+        assert follower.catch_up() == 0
+        (tmp_path / "backup.sqlite").replace(place)
+        with pytest.raises(Unavailable, match="was removed, moved or replaced"):
+            follower.catch_up()
+        assert follower.is_lost
 
 
 def test_a_vacuum_gives_room_back(place):

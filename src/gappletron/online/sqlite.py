@@ -126,8 +126,15 @@ class Sqlite(Database):
             if durability is None:
                 if not self.path.is_file():
                     raise Missing(f"there is no store in {self.name!r}: name a file that Online.open made")
+                mark = Mark.read(self._mark_path)  # first: it may lag behind a process that is writing, never lead
                 self._reader = self._connect("ro")
-                self._check_tables()
+                try:
+                    self._check_tables()
+                    self._check_mark(mark)
+                except BaseException:
+                    self._reader.close()
+                    raise
+                self._known = {self.path: Identity(self.path.stat().st_ino)}
             else:
                 self._open(durability)
 
@@ -448,7 +455,11 @@ class Sqlite(Database):
         with held_back():  # the lock is released by the thread, so there must be one
             if self._checkpointing.acquire(blocking=False):
                 self._expect_change(self.path)
-                threading.Thread(target=self._checkpoint, name="gappletron checkpoint").start()
+                thread = threading.Thread(target=self._checkpoint, name="gappletron checkpoint")
+                try:
+                    thread.start()
+                except RuntimeError:  # there can be no more threads, as when the interpreter ends
+                    self._checkpointing.release()
 
     def _checkpoint(self) -> None:
         try:
