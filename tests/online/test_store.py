@@ -1200,7 +1200,7 @@ def test_damage_of_what_is_no_event_is_noticed(place, sql, is_refused):
     crash(model)
     upkeep.check(place)
     tamper(place, sql)
-    with pytest.raises(UserError, match=r"damaged|missing") as caught:
+    with pytest.raises(UserError, match=r"damaged|missing|has lost") as caught:
         upkeep.check(place)
     assert "restore a backup" in str(caught.value)
     if is_refused:

@@ -133,15 +133,19 @@ class Postgres(Database):
         cursor = self._writer.execute(_mark(sql), values)
         return [] if cursor.description is None else cursor.fetchall()
 
-    def insert(self, table: Table, rows: list[Row]) -> None:
+    def run_many(self, sql: str, rows: list[Row]) -> None:
         assert self._writer is not None
         with self._writer.cursor() as cursor:
-            if len(rows) < MANY:
-                cursor.executemany(f"INSERT INTO {table.name} VALUES ({', '.join(['%s'] * len(rows[0]))})", rows)
-                return
-            with cursor.copy(f"COPY {table.name} FROM STDIN") as copy:
-                for row in rows:
-                    copy.write_row(row)
+            cursor.executemany(_mark(sql), rows)
+
+    def insert(self, table: Table, rows: list[Row]) -> None:
+        if len(rows) < MANY:
+            super().insert(table, rows)
+            return
+        assert self._writer is not None
+        with self._writer.cursor() as cursor, cursor.copy(f"COPY {table.name} FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
 
     def elect(self, model: int) -> None:
         with self.lock, self._explaining():

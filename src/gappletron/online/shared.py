@@ -92,6 +92,9 @@ class _Member(Database):
     def run(self, sql: str, *values: Any) -> list[Row]:
         return self._lane.run(sql, *values)
 
+    def run_many(self, sql: str, rows: list[Row]) -> None:
+        self._lane.run_many(sql, rows)
+
     def insert(self, table: Table, rows: list[Row]) -> None:
         self._lane.insert(table, rows)
 

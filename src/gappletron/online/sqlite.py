@@ -29,7 +29,7 @@ from gappletron.base import files
 from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.signals import held_back
 from gappletron.online.database import Conflict, Database, Missing, Row
-from gappletron.online.tables import INDEXES, TABLES, VIEW, Table
+from gappletron.online.tables import INDEXES, TABLES, VIEW
 
 # Bytes of the -wal from which on it is brought into the main file.
 WAL_BYTES = 2**25
@@ -317,10 +317,9 @@ class Sqlite(Database):
         assert self._writer is not None
         return self._writer.execute(sql, values).fetchall()
 
-    def insert(self, table: Table, rows: list[Row]) -> None:
+    def run_many(self, sql: str, rows: list[Row]) -> None:
         assert self._writer is not None
-        marks = ", ".join("?" * len(rows[0]))
-        self._writer.executemany(f"INSERT INTO {table.name} VALUES ({marks})", rows)
+        self._writer.executemany(sql, rows)
 
     def elect(self, model: int) -> None:
         """The lock of the file has chosen already."""

@@ -148,7 +148,8 @@ class Store:
 
     def refresh(self) -> None:
         """Read how far the log goes: where another process writes it, or where a transaction was interrupted."""
-        ((found, *ends),) = self.database.read(f"SELECT {ENDS}", *[self.model] * 4)
+        sql = f"SELECT {ENDS}, (SELECT writer FROM commits WHERE model = ? AND number = ?)"
+        ((found, *ends, before),) = self.database.read(sql, *[self.model] * 5, self.commits)
         number, stop, writer = found or 0, 0, ""
         for row in self.read("SELECT * FROM commits WHERE model = ? AND number = ?", number):
             self._decode(events.check_commit, row, f"transaction {number}")
@@ -157,7 +158,7 @@ class Store:
         known = [end for end in ends if end is not None]
         if any(type(end) is not int for end in known) or stop != 1 + max(known, default=-1):
             raise UserError(f"the end of the log in {self.name!r} is damaged: {CURE}")
-        if number < self.commits or (number == self.commits and writer != self._before):
+        if number < self.commits or before not in (None, self._before):  # None: there was none yet, or it was removed
             raise self.database.fail(
                 "has lost transactions that were stored, as after a failure of a server that does not wait for its "
                 "disk or its replica: open it again to go on with what it has"
@@ -172,28 +173,35 @@ class Store:
             self.refresh()
 
     def append(self, batch: Batch) -> None:
-        """Store a batch as a whole or not at all; its first event must be number :attr:`count`."""
+        """Store a batch as a whole or not at all; its first event must be number :attr:`count`.
+
+        After an error the same batch must be tried again, until it is stored: the first attempt may be, although its
+        end is seen only after :meth:`settle`, as where a commit waits for a replica when the connection is lost.
+        """
         self.settle()
         self._is_dirty = True
         database, number = self.database, self.commits + 1
         last = "SELECT writer FROM commits WHERE model = ? AND number = ?"
-        try:
-            with database.transaction():
-                if database.run(last, self.model, self.commits) != ([(self._before,)] if self.commits else []):
-                    raise Conflict
-                size = batch.stop - batch.first
-                database.insert(COMMITS, [(self.model, *events.with_sum(number, self._writer, batch.first, size))])
-                for version, document in batch.graphs.items():
-                    self._put_graph(version, document)
-                for table, rows in ((ACTS, batch.acts), (FEEDBACK, batch.feedback), (CHANGES, batch.changes)):
-                    if rows:
-                        database.insert(table, rows)
-                for answer in batch.answers:
-                    database.run(PUT_ANSWER, self.model, *events.with_sum(*answer))
-        except Conflict:
-            self.refresh()
-            raise self._give_up() from None
-        database.acknowledge(self.model, number)
+        with database.lock:  # other models acknowledge in the order of their transactions
+            try:
+                with database.transaction():
+                    if database.run(last, self.model, self.commits) != ([(self._before,)] if self.commits else []):
+                        raise Conflict
+                    size = batch.stop - batch.first
+                    database.insert(COMMITS, [(self.model, *events.with_sum(number, self._writer, batch.first, size))])
+                    for version, document in batch.graphs.items():
+                        self._put_graph(version, document)
+                    for table, rows in ((ACTS, batch.acts), (FEEDBACK, batch.feedback), (CHANGES, batch.changes)):
+                        if rows:
+                            database.insert(table, rows)
+                    if batch.answers:
+                        answers = [(self.model, *events.with_sum(*answer)) for answer in batch.answers]
+                        database.run_many(PUT_ANSWER, answers)
+            except Conflict:
+                self.refresh()
+                if (self.commits, self._before) != (number, self._writer):
+                    raise self._give_up() from None
+            database.acknowledge(self.model, number)
         self.commits, self.count, self._before, self._is_dirty = number, batch.stop, self._writer, False
 
     def confirm(self) -> None:
