@@ -41,7 +41,11 @@ class Shared(Source):
         if is_server:
             from gappletron.online.ownership import Ownership
 
-            self.ownership = Ownership(place, address)
+            try:
+                self.ownership = Ownership(place, address)
+            except BaseException:
+                self.close()
+                raise
 
     def __str__(self) -> str:
         return self._lanes[0].name
