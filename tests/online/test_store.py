@@ -1236,6 +1236,29 @@ def test_a_writer_that_was_replaced_gives_up(place, monkeypatch):
     assert upkeep.check(place).rounds == 5
 
 
+def test_a_writer_that_was_replaced_stores_and_removes_nothing_beside_the_log(place, monkeypatch):
+    """Before it has heard of it, and where no lock tells: as a process of a fleet that was stopped and goes on."""
+    monkeypatch.setattr("gappletron.base.files.fcntl", None)
+    monkeypatch.setattr("gappletron.online.sqlite.Identity.fits", lambda *_: True)
+    monkeypatch.setattr("gappletron.online.postgres.Postgres.elect", lambda *_: None)
+    first = opened(place)
+    first.act(np.ones(5))
+    first.remember("key", b"", b"answer")
+    second = opened(place)
+    store = first._contents.journal.store
+    calls = first.checkpoint, store.drop_snapshots, lambda: store.drop_answers(2000.0), lambda: store.drop_decisions(1)
+    for call in calls:
+        store.database.problem = None
+        with pytest.raises(Unavailable, match="was opened by another process, which has taken over"):
+            call()
+    second.act(np.ones(5))
+    crash(second)
+    assert upkeep.check(place) == (2, 0, 0, 0)
+    assert tamper(place, "SELECT count(*) FROM answers") == [(1,)]
+    with contextlib.suppress(UserError):
+        first.close()
+
+
 def test_several_models_share_a_database(place):
     first = Online.open(place, "gapsmh", GRAPH, 5, name="first", durability="os")
     first.act(np.ones(5))

@@ -4,6 +4,7 @@
 understand; what differs is in :mod:`gappletron.online.database`.
 """
 
+import contextlib
 import itertools
 import json
 import secrets
@@ -76,6 +77,8 @@ class Store:
         self._writer = secrets.token_hex(8)
         self._before = ""  # who wrote the last one
         self._is_dirty = False
+        # Up to which event each kind of removal has come: it need not look at what is before.
+        self._dropped: dict[str, int] = {}
         try:
             if durability is not None:
                 self._register()
@@ -87,9 +90,10 @@ class Store:
             if durability is not None:
                 self.database.elect(self.model)
                 self.model, self.settings = self._find()
-                with self.database.transaction():
-                    self._clear_parts()
             self.refresh()
+            if durability is not None:
+                with self._transaction():
+                    self._clear_parts()
         except BaseException:
             self.database.close()
             raise
@@ -140,7 +144,7 @@ class Store:
 
     def put_settings(self, settings: dict[str, Any]) -> None:
         """Store how the model was made. It is the last step of making one."""
-        with self.database.transaction():
+        with self._transaction():
             self.database.run("UPDATE models SET settings = ? WHERE model = ?", json.dumps(settings), self.model)
         self.settings = settings
 
@@ -212,6 +216,15 @@ class Store:
 
     def _give_up(self) -> Unavailable:
         return self.database.fail("was opened by another process, which has taken over: open it again")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """A transaction that adds nothing to the log; refused where another process has become the writer."""
+        last = "SELECT writer FROM commits WHERE model = ? ORDER BY number DESC LIMIT 1"
+        with self.database.transaction():
+            if self.database.run(last, self.model) not in ([], [(self._before,)], [(self._writer,)]):
+                raise self._give_up()
+            yield
 
     def _put_graph(self, version: int, document: str) -> None:
         """Store a graph, and the names of its actions and classes for those who query; nothing where it is there."""
@@ -357,11 +370,11 @@ class Store:
         data = memoryview(archive.to_bytes(kind, header, arrays))
         starts = range(0, len(data), PART_BYTES)
         for part, start in enumerate(starts):
-            with self.database.transaction():
+            with self._transaction():
                 if part == 0:
                     self._clear_parts()
                 self.database.insert(PARTS, [(self.model, at, part, bytes(data[start : start + PART_BYTES]))])
-        with self.database.transaction():
+        with self._transaction():
             self.database.insert(SNAPSHOTS, [(self.model, at, len(starts), time.time())])
 
     def read_snapshot(self, at: int, kind: str, rebuild: Rebuild[T]) -> T:
@@ -378,7 +391,7 @@ class Store:
         """Remove all snapshots but these."""
         for at in self.snapshots():
             if at not in kept:
-                with self.database.transaction():
+                with self._transaction():
                     self.database.run("DELETE FROM snapshots WHERE model = ? AND at = ?", self.model, at)
                     self._clear_parts()
 
@@ -460,7 +473,7 @@ class Store:
         found = self.read("SELECT max(first) FROM commits WHERE model = ? AND first <= ?", stop)
         first = found[0][0] or 0
         self.drop_snapshots(*(at for at in self.snapshots() if at >= first))
-        with self.database.transaction():
+        with self._transaction():
             self.database.run("DELETE FROM commits WHERE model = ? AND first < ?", self.model, first)
         return self._drop(first, ("acts", "TRUE", "DELETE FROM acts"), ("feedback", "TRUE", "DELETE FROM feedback"))
 
@@ -473,7 +486,7 @@ class Store:
             for start in range(stop if rows[0][0] is None else rows[0][0], stop, BLOCK):
                 block = self.model, start, min(start + BLOCK, stop)
                 number += self.database.read(f"SELECT count(*) FROM {table} {where}", *block)[0][0]
-                with self.database.transaction():
+                with self._transaction():
                     self.database.run(f"{statement} {where}", *block)
         return number
 
