@@ -1037,6 +1037,10 @@ def test_answers_are_recalled_and_kept_by_age(place, monkeypatch):
         model.remember(f"key {number}", b"f", b"%d" % number)
     model.remember("key 2", b"f", b"two")
     model.close()
+    sql = "INSERT INTO answers SELECT model, ?, fingerprint, answer, 0.0, 0 FROM answers WHERE key = 'key 1'"
+    for number in range(5):
+        tamper(place, sql, f"old {number}")
+    monkeypatch.setattr("gappletron.online.store.SOME", 2)
     again = opened(place, keep_answers=50.0)
     assert [again.recall(f"key {number}", b"f") for number in range(5)] == [b"0", b"1", b"two", b"3", b"4"]
     with pytest.raises(KeyReused, match="was used for another request"):

@@ -27,8 +27,9 @@ T = TypeVar("T")
 
 # So many events are read at once.
 BLOCK = 10_000
-# Bytes of a part of a snapshot: a transaction of its own, so that others wait no longer than for this.
-PART_BYTES = 2**20
+# Bytes of a part of a snapshot, and answers that are removed: a transaction of its own, so that others wait no longer
+# than for this.
+PART_BYTES, SOME = 2**20, 1_000
 # Beside the first: if the newest is damaged, the one before it and the log lead to the same state.
 KEPT_SNAPSHOTS = 2
 PUT_ANSWER = (
@@ -444,9 +445,10 @@ class Store:
     def drop_answers(self, before: float) -> int:
         """Remove the answers that were given before this time; return how many there were."""
         ((number,),) = self.read("SELECT count(*) FROM answers WHERE model = ? AND time < ?", before)
-        if number:
-            with self.database.transaction():
-                self.database.run("DELETE FROM answers WHERE model = ? AND time < ?", self.model, before)
+        some = f"SELECT key FROM answers WHERE model = ? AND time < ? LIMIT {SOME}"
+        for _ in range(0, number, SOME):
+            with self._transaction():
+                self.database.run(f"DELETE FROM answers WHERE model = ? AND key IN ({some})", *[self.model] * 2, before)
         return int(number)
 
     def find_seq(self, column: str, value: float) -> int:
@@ -482,12 +484,14 @@ class Store:
         number = 0
         for table, test, statement in changes:
             where = f"WHERE model = ? AND seq >= ? AND seq < ? AND {test}"
-            rows = self.read(f"SELECT min(seq) FROM {table} {where}", 0, stop)
+            begin = self._dropped.get(statement, 0)
+            rows = self.read(f"SELECT min(seq) FROM {table} {where}", begin, stop)
             for start in range(stop if rows[0][0] is None else rows[0][0], stop, BLOCK):
                 block = self.model, start, min(start + BLOCK, stop)
                 number += self.database.read(f"SELECT count(*) FROM {table} {where}", *block)[0][0]
                 with self._transaction():
                     self.database.run(f"{statement} {where}", *block)
+            self._dropped[statement] = max(begin, stop)
         return number
 
     def close(self) -> None:
