@@ -1074,6 +1074,10 @@ def test_old_features_are_dropped_and_not_replayed(place):
     again.close()
     with pytest.raises(UserError, match="were dropped, so it cannot be replayed"):
         Online.from_store(place, replay="first")
+    checked = upkeep.check(place)  # what can be replayed is
+    assert (checked.rounds, checked.beginning, checked.first in range(1, checked.snapshot)) == (60, 0, True)
+    code, out, _ = ended("store", "check", place)
+    assert (code, f"60 rounds read, and replayed from event {checked.first:,} on" in out) == (0, True)
     found = [row for batch in read_decisions(place) for row in batch.to_pylist()]
     assert [row["values"] is not None for row in found] == kept
     assert decisions.summarise(place).dropped == kept.count(False)

@@ -353,16 +353,31 @@ class Store:
 
     def check_reachable(self, target: int) -> None:
         """Refuse a state that cannot be made from the log any more: a snapshot or features before it were removed."""
-        origins = self._find_origins([target])
-        lost = target not in origins or any(
-            self.read(f"SELECT 1 FROM {table} WHERE model = ? AND seq >= ? AND seq < ? AND {test} LIMIT 1", start, stop)
-            for stop, start in origins.items()
-            for table, test in (("acts", "feature_ids IS NULL"), ("changes", "document IS NULL"))
-        )
-        if lost:
+        if not self._is_reachable(target):
             raise UserError(
                 f"what {self.name!r} held before event {target:,} was removed meanwhile (keep_rows): go back less far"
             )
+
+    def _is_reachable(self, target: int) -> bool:
+        """Return whether the state before an event can be made from the log."""
+        origins = self._find_origins([target])
+        return target in origins and not any(self._lacks_features(start, stop) for stop, start in origins.items())
+
+    def _lacks_features(self, start: int, stop: int) -> bool:
+        """Return whether features of events from one number to before another were removed."""
+        return any(
+            self.read(f"SELECT 1 FROM {table} WHERE model = ? AND seq >= ? AND seq < ? AND {test} LIMIT 1", start, stop)
+            for table, test in (("acts", "feature_ids IS NULL"), ("changes", "document IS NULL"))
+        )
+
+    def find_first(self) -> int:
+        """Return the first snapshot since which everything can be done again, as nothing was removed that it takes."""
+        found = self.snapshots()
+        for at in found:
+            goals = (each.event for each in self.read_changes("rolled back", at, self.count))
+            if not self._lacks_features(at, self.count) and all(map(self._is_reachable, goals)):
+                return at
+        return max(found, default=0)
 
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Store a snapshot of a model (:mod:`gappletron.play.archive`) as a whole or not at all."""
