@@ -38,6 +38,7 @@ PATIENCE = 5.0
 MARK = struct.Struct("<qqqqqI")
 # Errors after which the same transaction may succeed; after others of the system nobody knows what is on the disk.
 PASSING = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_NOMEM")
+CURES = {"SQLITE_FULL": "free some space on the disk", "SQLITE_BUSY": "end what else has the file open"}
 TABLE_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 CHANGED = "was written to by another program while it was open: open it again"
 RESTORE = "restore a backup, or go on with what is left: gappletron store accept"
@@ -431,7 +432,7 @@ class Sqlite(Database):
 
     def _explain(self, error: sqlite3.Error, code: str) -> UserError:
         if code.startswith(PASSING):
-            cure = "free some space on the disk" if code == "SQLITE_FULL" else "look after the disk"
+            cure = CURES.get(code, "look after the disk")
             return Unavailable(
                 f"cannot write to the store {self.name!r} ({error}): nothing that was acknowledged is lost; {cure}, "
                 "then try again"
