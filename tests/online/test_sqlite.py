@@ -224,6 +224,20 @@ def test_a_missing_wal_is_noticed_and_can_be_accepted(place, tmp_path):
     assert model.rounds == 5
 
 
+def test_what_is_left_is_not_given_up_while_somebody_reads_it(place, monkeypatch):
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.2)
+    crashed(place)
+    side(place, "wal").unlink()
+    with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM acts").fetchall()
+        with pytest.raises(UserError, match=r"is read by another program \(database is locked\): end it there"):
+            accept(place)
+    accept(place)
+    with opened(place) as again:
+        assert again.rounds == 0
+
+
 def test_a_flipped_bit_in_the_last_frame_is_noticed(place):
     crashed(place)
     wal = side(place, "wal")

@@ -551,9 +551,11 @@ def accept(path: str | PathLike[str]) -> None:
         if mark is not None and mark.generation not in (0, generation) and wal.exists():
             wal.replace(f"{wal}.{secrets.token_hex(4)}.aside")
         _side(file, "mark").unlink(missing_ok=True)
-        with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        with contextlib.closing(sqlite3.connect(file, PATIENCE, isolation_level=None)) as connection:
             _end_generation(connection)
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise UserError(f"the store {str(path)!r} is read by another program ({error}): end it there") from None
         raise UserError(f"the store {str(path)!r} cannot be opened at all ({error}): restore a backup") from None
     finally:
         if lock is not None:
