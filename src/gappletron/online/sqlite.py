@@ -225,10 +225,10 @@ class Sqlite(Database):
         """
         if self._wal_path.exists():
             with self._wal_path.open("r+b") as file:
-                data = file.read()
-                file.seek(0)
-                file.write(data)
-                file.flush()
+                while data := file.read(2**20):  # it is large where a reader has kept it from beginning anew
+                    file.seek(-len(data), os.SEEK_CUR)
+                    file.write(data)
+                    file.flush()
                 files.synchronise(file.fileno())
 
     def _check_mark(self, mark: Mark | None) -> None:
