@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from gappletron import read_results
-from gappletron.paper.claims import CLAIMS, Verdict, judge_claims
+from gappletron.paper.claims import CLAIMS, OURS, Verdict, judge_claims
 from gappletron.paper.results import Result, Summary
 
 PAGE = Path(__file__).parent.parent / "docs" / "claims.md"
@@ -41,9 +41,12 @@ def make_table(folders: list[Path]) -> str:
     stored = [read_results(folder) for folder in folders]
     found = [{each.claim.id: each for each in judge_claims(Summary(results))} for results in stored]
     heads = [describe(results) for results in stored]
-    counts = [f"{sum(each.holds for each in verdicts.values())} of {len(verdicts)}" for verdicts in found]
+    papers = [[each for each in verdicts.values() if each.claim.source != OURS] for verdicts in found]
+    counts = [f"{sum(each.holds for each in paper)} of {len(paper)}" for paper in papers]
     lines = [
-        "Claims that hold: " + ", ".join(f"{count} at {head}" for count, head in zip(counts, heads, strict=True)) + ".",
+        "Claims of the paper that hold: "
+        + ", ".join(f"{count} at {head}" for count, head in zip(counts, heads, strict=True))
+        + ".",
         "",
         f"| Claim | {' | '.join(heads)} |",
         "| --- |" + " --- |" * len(heads),

@@ -21,8 +21,10 @@ settings.load_profile("suite")
 # What is compiled is compiled where it is used: no process of one test goes on in the next. Those of
 # tests/play/test_start.py ask for another process.
 os.environ["GAPPLETRON_BACKGROUND"] = "0"
-# What commands print in a test is as wide as it likes, whatever terminal the tests run in.
-os.environ.pop("COLUMNS", None)
+# What commands print in a test is as wide as it likes, whatever terminal the tests run in. readline, which pytest
+# imports, sets the variable for child processes without telling os.environ: only what was set there is taken away.
+os.environ["COLUMNS"] = ""
+del os.environ["COLUMNS"]
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -146,7 +146,16 @@ def test_a_graph_that_changes_every_round():
         player = Player("auto", graphs[0], 5, seed=3, normalize=None, bias=False)
         actions, _ = play_given(player, X, y, graphs=graphs)
         expected = reference.guarded(X, y, [parts_of(graph) for graph in graphs], draws_of(3, 120))
-    assert actions == expected[0]
+        assert actions == expected[0]
+        # With the largest steps that the largest rho so far allows, V_t stays within its limit, and eta never grows.
+        assert len({graph.rho for graph in graphs}) > 1
+        player, etas = Player(Guarded(GivenScores(), kappa=1.0), graphs[0], 5, seed=3, normalize=None, bias=False), []
+        for t in range(120):
+            scores, phase = [some_scores("wrong", rng, t, 4, y[t])], player.engine.state.tuple.phase[0]
+            [(V, most, _)] = play_given(player, X[t : t + 1], y[t : t + 1], scores, graphs[t : t + 1])[1]
+            assert most * (1 + 1e-9) >= V
+            etas.append((phase, player.engine.state.tuple.rates[ETA]))
+        assert all(b <= a for (i, a), (j, b) in itertools.pairwise(etas) if i == j)
 
 
 @pytest.mark.parametrize("graph", ["bandit", "label efficient", "random with extras with costs"])

@@ -21,7 +21,7 @@ from stores import MEMORY, full_disk, leave, read_log, start_postgres
 GRAPH = FeedbackGraph.filtering(["ham", "spam"])
 X = [1.0, -2.0, 0.5]
 WHICH = st.integers(0, 3)
-TROUBLES = st.sampled_from([None, None, "full", "lost"])
+TROUBLES = st.sampled_from([None, None, "full", "lost", "late"])
 
 
 @contextlib.contextmanager
@@ -37,6 +37,20 @@ def lost_answer(model):
         yield
     finally:
         del database.acknowledge
+
+
+@contextlib.contextmanager
+def late_commit(model):
+    """The same, and the writer's next look does not see the transaction yet, as where it waits for a replica."""
+    store = model._contents.journal.store
+
+    def see_nothing():
+        store._is_dirty = False
+        del store.refresh
+
+    store.refresh = see_nothing
+    with lost_answer(model):
+        yield
 
 
 class Requests(RuleBasedStateMachine):
@@ -144,7 +158,8 @@ class Requests(RuleBasedStateMachine):
             return
         process = choose(leaders, which)
         model = process.model
-        troubled = {None: contextlib.nullcontext, "full": full_disk, "lost": lost_answer}[trouble]
+        troubles = {None: contextlib.nullcontext, "full": full_disk, "lost": lost_answer, "late": late_commit}
+        troubled = troubles[trouble]
         args = () if trouble is None else (model,)
         try:
             with troubled(*args):

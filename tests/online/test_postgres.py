@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +19,9 @@ from gappletron import FeedbackGraph, Online, UserError, interpreted, read_decis
 from gappletron.base.errors import Unavailable
 from gappletron.cli import serve
 from gappletron.online import events, upkeep
-from gappletron.online.postgres import SILENCE
+from gappletron.online.follower import Follower
+from gappletron.online.postgres import SILENCE, Postgres
+from gappletron.online.shared import Shared
 from gappletron.online.store import Store
 from problems import ended
 from stores import crash, read_log, start_postgres, tamper
@@ -216,6 +220,119 @@ def test_a_connection_that_is_lost_in_a_commit(place, is_committed):
     assert len(read_log(place)) == 3
     model.close()
     assert upkeep.check(place).rounds == 2
+
+
+def test_a_connection_that_could_not_take_the_lock_writes_nothing(place, server, monkeypatch):
+    """A new one is tried: without the lock another process would be let in."""
+    model, taken = opened(place), []
+
+    def fail_once(database, number, real=Postgres._take_lock):
+        taken.append(number)
+        if len(taken) == 1:
+            raise Unavailable("the server took too long")
+        real(database, number)
+
+    monkeypatch.setattr(Postgres, "_take_lock", fail_once)
+    cut(place, server)
+    for _ in range(4):
+        with contextlib.suppress(Unavailable):
+            model.act(np.ones(3))
+    assert len(taken) >= 2
+    with pytest.raises(UserError, match="is open in another process"):
+        opened(place)
+    model.close()
+    assert upkeep.check(place).rounds == model.rounds
+
+
+@contextlib.contextmanager
+def missing_replica(server):
+    """Inside, a commit waits for a replica that does not come, although it is on the disk of the server."""
+    for sql in ("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()"):
+        server.execute(sql)
+    try:
+        yield
+    finally:
+        for sql in ("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"):
+            server.execute(sql)
+
+
+def wait_until(is_so):
+    deadline = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_connection_that_is_lost_while_a_commit_waits_for_a_replica(place, server):
+    """The transaction is seen only when its session was ended. What came after it must not be taken for stored."""
+    model = opened(place, pending=100)
+    database, acknowledged = model._contents.journal.store.database, []
+    pid = database._writer.info.backend_pid
+
+    def act():
+        with interpreted(), contextlib.suppress(Unavailable):
+            acknowledged.append(model.act(np.ones(3)).id)
+
+    threads = [threading.Thread(target=act) for _ in range(6)]
+    with missing_replica(server):
+        threads[0].start()
+        waiting = f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'SyncRep'"
+        wait_until(lambda: server.execute(waiting) == [(1,)])
+        for thread in threads[1:]:
+            thread.start()
+        wait_until(lambda: model.rounds == 6)
+        with socket.socket(fileno=os.dup(database._writer.pgconn.socket)) as connection:
+            connection.shutdown(socket.SHUT_RDWR)
+        wait_until(lambda: server.execute(f"SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}") == [(0,)])
+    for thread in threads:
+        thread.join()
+    assert len(acknowledged) == 5  # all but the one whose connection was lost
+    acknowledged.append(model.act(np.ones(3)).id)
+    crash(model)
+    found = [row["id"] for batch in read_decisions(place) for row in batch.to_pylist()]
+    assert set(acknowledged) < set(found)
+    assert len(set(found)) == len(found) == 7
+
+
+def test_a_process_that_was_stopped_in_the_middle_of_a_transaction_keeps_nobody_waiting(place, server):
+    """Of a fleet, whose lock is in another session than its transactions: the next number of the model is taken."""
+    import psycopg
+
+    with Shared(place, "os") as shared, Online.open(shared, "gapsmh", GRAPH, 3, name="a", durability="os") as model:
+        model.act(np.ones(3))
+        store = model._contents.journal.store
+        stopped = psycopg.connect(place)
+        stopped.execute("INSERT INTO commits VALUES (%s, %s, 'other', 2, 1, 0)", (store.model, store.commits + 1))
+        begin, before = time.monotonic(), store.commits
+        with pytest.raises(Unavailable, match="end the session that keeps its rows"):
+            model.act(np.ones(3))
+
+        def is_stored():
+            with contextlib.suppress(Unavailable):
+                model.commit()
+            return store.commits > before
+
+        wait_until(is_stored)
+        assert time.monotonic() - begin < 5 * SILENCE
+        with pytest.raises(psycopg.OperationalError):
+            stopped.execute("SELECT 1")
+    assert upkeep.check(place, name="a").rounds == 2
+
+
+def test_a_follower_notices_that_what_it_has_followed_was_replaced(place):
+    """By a server that had not received it, and on which another leads now: the log is not shorter than it was."""
+    model = opened(place)
+    receipt = model.act(np.ones(3))
+    model.learn(receipt, "a")
+    with Follower(place) as follower:
+        crash(model)
+        for table, column in (("feedback", "seq"), ("commits", "number")):
+            tamper(place, f"DELETE FROM {table} WHERE {column} = (SELECT max({column}) FROM {table})")
+        with opened(place) as other:
+            other.act(np.ones(3))
+            with pytest.raises(Unavailable, match="has lost transactions that were stored"):
+                follower.catch_up()
+            assert follower.is_lost
 
 
 def test_a_new_database_is_made_once(place, server):

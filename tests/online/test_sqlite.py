@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,11 @@ import pytest
 from gappletron import UNSEEN, FeedbackGraph, Online, UserError, interpreted, read_decisions
 from gappletron.base.errors import Unavailable
 from gappletron.online import sqlite, upkeep
+from gappletron.online.events import Batch
+from gappletron.online.follower import Follower
+from gappletron.online.shared import Shared
 from gappletron.online.sqlite import Mark, Sqlite, accept
+from gappletron.online.store import Store
 from problems import ended
 from stores import crash, tamper
 
@@ -198,19 +203,39 @@ def crashed(place, rounds=5):
     return model
 
 
-def test_a_missing_wal_is_noticed_and_can_be_accepted(place):
+def test_a_missing_wal_is_noticed_and_can_be_accepted(place, tmp_path):
     model = crashed(place)
     side(place, "wal").unlink()
-    with pytest.raises(UserError, match=r"has lost 1[01] of the transactions .* gappletron store accept"):
-        Online.open(place)
-    with pytest.raises(UserError, match="has lost"):  # nothing has changed
-        Online.open(place)
+    for call in (  # also those who only read, so that no copy hides the loss
+        Online.open,
+        Online.open,  # nothing has changed
+        Online.from_store,
+        upkeep.check,
+        lambda each: list(read_decisions(each)),
+        lambda each: Sqlite(each, None).backup(tmp_path / "copy.sqlite"),
+    ):
+        with pytest.raises(UserError, match=r"has lost 1[01] of the transactions .* gappletron store accept"):
+            call(place)
     code, out, _ = ended("store", "accept", place)
     assert (code, "can be opened" in out) == (0, True)
     with opened(place) as again:
         assert again.rounds == 0
         again.act(np.ones(5))
     assert model.rounds == 5
+
+
+def test_what_is_left_is_not_given_up_while_somebody_reads_it(place, monkeypatch):
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.2)
+    crashed(place)
+    side(place, "wal").unlink()
+    with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM acts").fetchall()
+        with pytest.raises(UserError, match=r"is read by another program \(database is locked\): end it there"):
+            accept(place)
+    accept(place)
+    with opened(place) as again:
+        assert again.rounds == 0
 
 
 def test_a_flipped_bit_in_the_last_frame_is_noticed(place):
@@ -239,6 +264,41 @@ def test_a_power_failure_may_lose_what_was_for_the_system_only(place, monkeypatc
     monkeypatch.setattr(sqlite, "_read_boot", lambda: 77)
     with Online.open(place) as again:
         assert again.rounds == 5
+
+
+def test_a_reader_at_the_opening_is_no_reason_to_refuse_the_wal(place, monkeypatch):
+    """It keeps the number of the opening out of the main file, which then has another than the mark could have."""
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.2)
+    opened(place).close()
+    with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM acts").fetchone() == (0,)
+        model = opened(place)
+        play(model, 5)
+        crash(model)
+        left = {path: path.read_bytes() for path in (place, side(place, "wal"), side(place, "mark"))}
+    for path, data in left.items():  # the end of the reader has changed them, which a kill of both does not
+        path.write_bytes(data)
+    with Online.open(place) as again:
+        assert again.differences(model) == []
+
+
+def test_the_mark_names_the_last_transaction_of_all_models(place, monkeypatch):
+    """A model that is about to acknowledge does not come after another that was stored later."""
+    with Shared(str(place), "os") as shared:
+        one, two = (Store(shared, name, "os") for name in ("one", "two"))
+        other = threading.Thread(target=two.append, args=(Batch(two.model, 0),))
+
+        def acknowledge(database, model, number, real=Sqlite.acknowledge):
+            if model == one.model:
+                other.start()
+                other.join(0.3)
+            real(database, model, number)
+
+        monkeypatch.setattr(Sqlite, "acknowledge", acknowledge)
+        one.append(Batch(one.model, 0))
+        other.join()
+        assert Mark.read(side(place, "mark")).model == two.model
 
 
 def test_a_copy_without_the_wal_is_refused(place, tmp_path):
@@ -297,21 +357,25 @@ def test_a_reader_that_closes_last_takes_nothing_with_it(place):
 
 def test_kills_at_every_step_of_opening_and_closing(place, monkeypatch):
     """Whatever was done of it when the process was killed: the file can be opened, and has everything."""
-    monkeypatch.setattr(files := sqlite.files, "synchronise", lambda *_, **__: None)
-    assert files is not None
-    steps = ("_write_mark", "_set_generation", "_check_mark", "_let_go")
-    expected = 0
-    for step in steps:
+    monkeypatch.setattr(sqlite.files, "synchronise", lambda *_, **__: None)
+    expected, kills = 0, Counter()
+    for step in ("_write_mark", "_set_generation", "_check_mark", "_let_go"):
         for after in (False, True):
             for number in range(3):
-                expected += _killed_at(place, step, number, after)
+                is_acted, is_killed = _killed_at(place, step, number, after)
+                expected += is_acted
+                kills[step] += is_killed
                 with opened(place) as model:
                     assert model.rounds == expected
                 assert upkeep.check(place).rounds == expected
+    assert len(kills) == 4
+    assert min(kills.values()) >= 2, kills
 
 
 def _killed_at(place, step, number, after):
-    """How many decisions were acknowledged by a process that is killed at a step of opening or closing."""
+    """How many decisions were acknowledged by a process that is killed at a step of opening or closing; and whether it
+    came to that step so often.
+    """
     real, calls = getattr(Sqlite, step), []
 
     def struck(self, *arguments):
@@ -335,9 +399,10 @@ def _killed_at(place, step, number, after):
             os._exit(0)
         os._exit(8)
     os.close(writing)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) in (0, 9)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9)
     with os.fdopen(reading, "rb") as file:
-        return file.read().count(b"acted")
+        return file.read().count(b"acted"), code == 9
 
 
 def test_a_checkpoint_that_was_interrupted_after_its_first_page(place):
@@ -516,6 +581,34 @@ def test_a_reader_that_takes_long_keeps_its_view(place, monkeypatch):
     assert model.trouble is None
     model.close()
     assert upkeep.check(place).rounds == 430
+
+
+def test_a_checkpoint_for_which_there_is_no_thread_keeps_nothing_waiting(place, monkeypatch):
+    """As when the interpreter ends: closing must not wait for it."""
+    monkeypatch.setattr(sqlite, "WAL_BYTES", 50_000)
+    model = opened(place, durability="os")
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        play(model, 30)
+    assert not model._contents.journal.store.database._checkpointing.locked()
+    model.close()
+    assert Online.from_store(place).rounds == 30
+
+
+def test_a_follower_does_not_follow_a_file_that_was_replaced(place, tmp_path):
+    with opened(place) as model:
+        play(model, 3)
+    shutil.copy(place, tmp_path / "backup.sqlite")
+    with Follower(place) as follower:
+        assert follower.catch_up() == 0
+        (tmp_path / "backup.sqlite").replace(place)
+        with pytest.raises(Unavailable, match="was removed, moved or replaced"):
+            follower.catch_up()
+        assert follower.is_lost
 
 
 def test_a_vacuum_gives_room_back(place):

@@ -1037,6 +1037,10 @@ def test_answers_are_recalled_and_kept_by_age(place, monkeypatch):
         model.remember(f"key {number}", b"f", b"%d" % number)
     model.remember("key 2", b"f", b"two")
     model.close()
+    sql = "INSERT INTO answers SELECT model, ?, fingerprint, answer, 0.0, 0 FROM answers WHERE key = 'key 1'"
+    for number in range(5):
+        tamper(place, sql, f"old {number}")
+    monkeypatch.setattr("gappletron.online.store.SOME", 2)
     again = opened(place, keep_answers=50.0)
     assert [again.recall(f"key {number}", b"f") for number in range(5)] == [b"0", b"1", b"two", b"3", b"4"]
     with pytest.raises(KeyReused, match="was used for another request"):
@@ -1070,6 +1074,10 @@ def test_old_features_are_dropped_and_not_replayed(place):
     again.close()
     with pytest.raises(UserError, match="were dropped, so it cannot be replayed"):
         Online.from_store(place, replay="first")
+    checked = upkeep.check(place)  # what can be replayed is
+    assert (checked.rounds, checked.beginning, checked.first in range(1, checked.snapshot)) == (60, 0, True)
+    code, out, _ = ended("store", "check", place)
+    assert (code, f"60 rounds read, and replayed from event {checked.first:,} on" in out) == (0, True)
     found = [row for batch in read_decisions(place) for row in batch.to_pylist()]
     assert [row["values"] is not None for row in found] == kept
     assert decisions.summarise(place).dropped == kept.count(False)
@@ -1200,7 +1208,7 @@ def test_damage_of_what_is_no_event_is_noticed(place, sql, is_refused):
     crash(model)
     upkeep.check(place)
     tamper(place, sql)
-    with pytest.raises(UserError, match=r"damaged|missing") as caught:
+    with pytest.raises(UserError, match=r"damaged|missing|has lost") as caught:
         upkeep.check(place)
     assert "restore a backup" in str(caught.value)
     if is_refused:
@@ -1234,6 +1242,29 @@ def test_a_writer_that_was_replaced_gives_up(place, monkeypatch):
     second.act(np.ones(5))
     second.close()
     assert upkeep.check(place).rounds == 5
+
+
+def test_a_writer_that_was_replaced_stores_and_removes_nothing_beside_the_log(place, monkeypatch):
+    """Before it has heard of it, and where no lock tells: as a process of a fleet that was stopped and goes on."""
+    monkeypatch.setattr("gappletron.base.files.fcntl", None)
+    monkeypatch.setattr("gappletron.online.sqlite.Identity.fits", lambda *_: True)
+    monkeypatch.setattr("gappletron.online.postgres.Postgres.elect", lambda *_: None)
+    first = opened(place)
+    first.act(np.ones(5))
+    first.remember("key", b"", b"answer")
+    second = opened(place)
+    store = first._contents.journal.store
+    calls = first.checkpoint, store.drop_snapshots, lambda: store.drop_answers(2000.0), lambda: store.drop_decisions(1)
+    for call in calls:
+        store.database.problem = None
+        with pytest.raises(Unavailable, match="was opened by another process, which has taken over"):
+            call()
+    second.act(np.ones(5))
+    crash(second)
+    assert upkeep.check(place) == (2, 0, 0, 0)
+    assert tamper(place, "SELECT count(*) FROM answers") == [(1,)]
+    with contextlib.suppress(UserError):
+        first.close()
 
 
 def test_several_models_share_a_database(place):

@@ -14,11 +14,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from gappletron.paper.claims import CLAIMS
+from gappletron.paper.claims import CLAIMS, OURS
+from gappletron.paper.evidence import FAILS, HOLDS, UNKNOWN
 from gappletron.paper.figures.catalogue import FIGURES
 from gappletron.paper.report import render
 from gappletron.paper.reproduce import reproduce
 
+SAID = HOLDS, FAILS, UNKNOWN
 TABLES = ("sweeps", "claims-table", "tightness", "upper-bounds", "lower-bounds", "times-table", "table-1")
 
 
@@ -62,6 +64,24 @@ def test_one_file_holds_everything(folder):
         assert words in head, words
     assert head.count("test: ") == len(CLAIMS)
     assert "holds under none" not in text  # "robust: yes: holds under none" was no sentence
+    # What is said of the claims comes after the warning that T is small, with the number of tests, and Holm's counts.
+    said = head[head.index("T = 300 is small") : head.index("</p>", head.index("Holm"))]
+    count, tests = (
+        re.search(r"(\d+) of (\d+) claims of the paper hold", said),
+        re.search(r"These are (\d+) tests", said),
+    )
+    assert int(count[2]) == sum(claim.source != OURS for claim in CLAIMS)
+    rows = re.findall(r'<tr id="claim-([a-z-]+)".*?test: ([a-z ]+)', head, re.DOTALL)
+    assert len(rows) == len(CLAIMS)
+    words = [word for name, word in rows if not name.startswith("ours-") and word != "not about means"]
+    assert int(tests[1]) == len(words)
+    counts = re.findall(r"“([a-z ]+)”: (\d+)", said)  # of the tests alone, then with Holm's adjustment
+    assert [(word, int(count)) for word, count in counts[:3]] == [(word, words.count(word)) for word in SAID]
+    assert sum(int(count) for _, count in counts[3:]) == len(words)
+    assert all(int(held) <= words.count(word) for word, held in counts[3:5])
+    # The bounds without K have rows of their own, beside those of the paper.
+    tight = text.split('<table id="tightness">')[1].split("</table>")[0]
+    assert [name for name in ("decoded", "decoded-margin") if f"<td>{name}</td>" not in tight] == []
     # First a square for each claim, which says in words what its colour says, and the paper's first figure; then prose.
     strip, rest = text[text.index("<h1>") :].split("</dl>", 1)
     assert re.findall(r'href="#claim-(.*?)"', strip) == [claim.id for claim in CLAIMS]

@@ -556,6 +556,7 @@ def test_metrics_are_what_prometheus_reads(browser):
     assert found["gappletron_request_seconds_bucket", "+Inf", "/v1/act"] == 3
     assert found["gappletron_rounds", "vectors"] == 0
     assert found["gappletron_drift_alarm", "mail"] == 0
+    assert found["gappletron_unjudged", "mail"] == 3
     assert ("gappletron_error_estimate", "high", "mail", "policy") in found
 
 

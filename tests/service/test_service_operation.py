@@ -144,6 +144,21 @@ def test_after_a_full_disk_the_service_is_well_again_without_a_request(tmp_path)
         assert Online.from_store(tmp_path / "mail").rounds == 1
 
 
+def test_a_store_that_is_out_of_reach_is_not_tried_by_every_request(mail, monkeypatch):
+    """It would keep the others waiting; whoever looks after the models tries it."""
+    journal, tried = mail._contents.journal, []
+    browser = Browser(create_app([HostedModel("mail", mail)]))
+    with full_disk(mail):
+        assert browser.post("/v1/act", {"x": "a"}).status == 503
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.store.database, "find_loss", lambda: "the server is away")
+        patch.setattr(journal.store, "append", tried.append)
+        assert browser.post("/v1/act", {"x": "b"}).status == 503
+        assert tried == []
+    assert browser.post("/v1/act", {"x": "b"}).status == 200
+    assert mail.rounds == 2
+
+
 # --------------------------------------------------------------------------------------------------------------- expiry
 
 

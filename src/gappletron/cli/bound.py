@@ -149,7 +149,7 @@ def _show_constants(learner: gp.Gappletron, graph: gp.FeedbackGraph, max_norm: f
 
 
 def _show_decoded_constants(graph: gp.FeedbackGraph) -> str:
-    from gappletron.learners.decoded import CURVATURE
+    from gappletron.learners.losses import CURVATURE
 
     return f"K = {graph.n_classes}, rho = {graph.rho}, b = {CURVATURE:.4f}"
 

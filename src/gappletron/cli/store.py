@@ -81,9 +81,10 @@ def check(place: PlaceArgument, name: ModelName = "model") -> None:
     with progress("checking"):
         found = upkeep.check(place, name=name)
     compared = "the state is that of the last snapshot, bit for bit"
-    if found.snapshot <= found.beginning:
+    if found.snapshot <= found.first:
         compared = "there is no later snapshot to compare them with yet"
-    say(f"{found.rounds:,} rounds read and replayed: {compared}")
+    how = "read and replayed" if found.first <= found.beginning else f"read, and replayed from event {found.first:,} on"
+    say(f"{found.rounds:,} rounds {how}: {compared}")
 
 
 @command(

@@ -10,11 +10,12 @@ from gappletron.learners.exploration.decoding import Decoding, decoding_rate
 from gappletron.learners.exploration.rules import Exploration
 from gappletron.learners.gappletron import WithLoss
 from gappletron.learners.learner import Learner, Problem
-from gappletron.learners.losses import LogisticBase2, Loss
+from gappletron.learners.losses import CURVATURE, LogisticBase2, Loss
 from gappletron.learners.optimizers import FixedOGD, Optimizer
 
-# b = max_s 2 (1-s)^2 / (-ln s ln 2), rounded up: ||grad S||^2 <= b ||x||^2 S for the logistic loss S in base 2.
-CURVATURE = 1.1751166
+# What a single run costs more than the mean (docs, page Decoding): so many times ln(2/delta), and a factor of the
+# exploration. The steps are half as large.
+DEVIATION, EXPLORED = 5.0, 1.15
 
 
 class DecodedLogistic(WithLoss):
@@ -30,7 +31,8 @@ class DecodedLogistic(WithLoss):
     The tuning "theory" knows T and B, a bound on ||U||, and has ``sum S_t(U) + 1.534 B X sqrt(rho T)``; "any-time" does
     not know T, and has 2.169 in place of 1.534; "moving" is for comparators that move in the ball of radius B. With
     full information each has ``sum S_t(U) + .588 ||U||^2 X^2``, for every T and U ("moving": the same with ``B^2 + 2 B
-    P`` for a path of length P). "only-t" is "theory" with gamma = 1. The docs, page Decoding, have the proofs.
+    P`` for a path of length P). "high-probability" is for single runs, and "only-t" is "theory" with gamma = 1. The
+    docs, page Decoding, have the proofs.
 
     >>> DecodedLogistic().name, DecodedLogistic().exploration
     ('decoded-logistic', Decoding(gamma=1.0, horizon=0.0))
@@ -43,7 +45,7 @@ class DecodedLogistic(WithLoss):
     setting = "any graph"
     reference = "ours; the decoding is that of Sakaue, Bao, Tsuchiya, Oki: Online structured prediction with \
 Fenchel-Young losses and improved surrogate regret for online multiclass classification with logistic loss (2024)"
-    tunings = ("theory", "any-time", "moving", "only-t")
+    tunings = ("theory", "any-time", "moving", "high-probability", "only-t")
     new_class = "weights 0; gamma and n_t stay"
 
     def check(self) -> None:
@@ -74,20 +76,34 @@ Fenchel-Young losses and improved surrogate regret for online multiclass classif
     def tuned(self, tuning: str, problem: Problem) -> Self:
         X, rho = problem.norm(), problem.graph.rho
         B = 1.0 if problem.radius is None else problem.radius
-        if problem.graph.is_full_information:
-            # Every label is seen, so eta = 1/(b X^2) is allowed; half of the rate is eta.
-            rate, gamma, horizon = 2.0 / (CURVATURE * X * X), 1.0, 0.0
-        else:
-            rate = 1.0 / (CURVATURE * rho * X * X)
-            gamma = B * X * math.sqrt(CURVATURE * rho) / 2.0
-            horizon = 0.0
-            if tuning != "any-time":
-                gamma, horizon = gamma * math.sqrt(2.0), float(problem.horizon())
-            if tuning == "only-t":
-                gamma = 1.0
+        is_single = tuning == "high-probability"
+        rate, gamma, horizon = self.largest_rate(problem, is_single), 1.0, 0.0
+        if not problem.graph.is_full_information:
+            horizon = 0.0 if tuning == "any-time" else float(problem.horizon())
+            match tuning:
+                case "any-time":
+                    gamma = B * X * math.sqrt(CURVATURE * rho) / 2.0
+                case "theory" | "moving":
+                    gamma = B * X * math.sqrt(CURVATURE * rho / 2.0)
+                case "high-probability":
+                    deviation = DEVIATION * self.largest_loss(problem, B) * math.log(2.0 / problem.delta)
+                    gamma = math.sqrt(rho * (CURVATURE * X * X * B * B + deviation) / EXPLORED)
         pace = float(decoding_rate(gamma, horizon, 0))
-        radius = B / pace if tuning == "moving" else math.inf
+        radius = B / pace if tuning == "moving" or is_single else math.inf
         return self.replace(optimizer=FixedOGD(rate, radius), exploration=Decoding(gamma, horizon))
+
+    def largest_rate(self, problem: Problem, is_single: bool = False) -> float:
+        """The largest `rate` that the theorem allows; that about single runs allows half of it.
+
+        eta_t is at most half of it. With full information every label is seen, else with probability gamma_t/rho.
+        """
+        seen = 2.0 if problem.graph.is_full_information else 1.0 / problem.graph.rho
+        return (0.5 if is_single else 1.0) * seen / (CURVATURE * problem.norm() ** 2)
+
+    def largest_loss(self, problem: Problem, radius: float) -> float:
+        """The largest loss of weights in the ball of this radius: ``log_2 K + sqrt 2 B X / ln 2``."""
+        K = problem.graph.n_classes
+        return self.loss.at_zero(K) + radius * self.loss.gradient_bound(K, problem.norm())
 
 
 LEARNERS: dict[str, Learner] = {DecodedLogistic().name: DecodedLogistic()}

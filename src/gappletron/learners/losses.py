@@ -381,6 +381,11 @@ class InBase2(Logistic, abstract=True):
         return math.log2(classes)
 
 
+# b = max_s 2 (1-s)^2 / (-ln s ln 2), rounded up: ||grad l||^2 <= b ||x||^2 l for the logistic loss l in base 2, the
+# smallest number that does for all K (docs, page Decoding).
+CURVATURE = 1.1751166
+
+
 class LogisticBase2(InBase2):
     """The logistic loss in base 2 with the gap map ``min(1, l(y*))``: regular for every K.
 
@@ -395,3 +400,6 @@ class LogisticBase2(InBase2):
 
     def is_regular(self, classes: int) -> bool:
         return True
+
+    def smoothness(self, classes: int, max_norm: float) -> float:
+        return 0.5 * CURVATURE * max_norm * max_norm

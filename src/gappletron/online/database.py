@@ -56,8 +56,12 @@ class Database(ABC):
         """Execute a statement inside a transaction, and return its rows."""
 
     @abstractmethod
+    def run_many(self, sql: str, rows: list[Row]) -> None:
+        """Execute a statement inside a transaction once for each row of values, without waiting for each."""
+
     def insert(self, table: Table, rows: list[Row]) -> None:
         """Insert rows inside a transaction; :class:`Conflict` where a key is taken."""
+        self.run_many(f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
     @abstractmethod
     def elect(self, model: int) -> None:

@@ -80,6 +80,9 @@ class Follower:
         An :class:`gappletron.base.errors.Unavailable` may be tried again, unless :attr:`is_lost`.
         """
         begin, store = time.monotonic(), self._store
+        loss = store.database.problem = store.database.find_loss()
+        if loss is not None:
+            raise Unavailable(loss)
         store.refresh()
         stop = min(store.count, self.position + BLOCK)
         # This and the models of earlier times come before the lock is taken: predictions do not wait for them.

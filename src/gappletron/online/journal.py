@@ -206,8 +206,12 @@ class Journal:
         with self._writing:
             self.store.settle()
             self._forget_stored()
-            if len(self._bundles) > 1:
-                self._write()
+            published = list(self._bundles)[:-1]
+            # What was tried before is tried again alone: its first transaction may turn out to be stored.
+            tried = [bundle for bundle in published if bundle.commit < math.inf]
+            for bundles in (tried, published[len(tried) :]):
+                if bundles:
+                    self._write(bundles)
 
     def _refuse_nesting(self) -> None:
         """Refuse a signal handler that would wait for ever for what it has interrupted."""
@@ -217,15 +221,15 @@ class Journal:
                 "a flag or raise, and call commit() or close() afterwards"
             )
 
-    def _write(self) -> None:
-        """Store what is published as one transaction."""
-        bundles = list(self._bundles)[:-1]
+    def _write(self, bundles: list[Bundle]) -> None:
+        """Store the oldest bundles as one transaction."""
         batch = Batch(self.store.model, self.store.count)
         try:
             for bundle in bundles:
                 for entry in bundle.entries:
                     entry.write(batch)
                 batch.answers += bundle.answers.values()
+            for bundle in bundles:
                 bundle.commit = self.store.commits + 1
             self.store.append(batch)
         except BaseException:

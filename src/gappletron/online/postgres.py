@@ -38,13 +38,21 @@ KEEPALIVE = {
 }
 # Seconds between two signs of life of a writer, and after which one that is silent may be replaced.
 BEAT, SILENCE = 0.5, 2.5
-# The sessions that have the lock of a model; and which of them wait for their client for too long.
-HOLDERS = """pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 2
-AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+# The sessions of this database by what they have locked: a model; which of them wait for their client for too long; and
+# which are in the middle of a transaction of a writer.
+SESSIONS = """pg_locks JOIN pg_stat_activity USING (pid)
+WHERE pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+HOLDERS = f"""{SESSIONS} AND locktype = 'advisory' AND granted AND objsubid = 2
 AND classid::bigint = hashtext(current_schema() || '.models')::bigint & 4294967295 AND objid::bigint = ?"""
 SILENT = f"""(state <> 'active' OR wait_event_type = 'Client')
 AND state_change < clock_timestamp() - interval '{SILENCE} seconds'"""
+WRITERS = f"{SESSIONS} AND locktype = 'relation' AND relation = to_regclass('commits') AND mode = 'RowExclusiveLock'"
 CREATING = 0x67617001
+# By the first letters of SQLSTATE: no room on the disk, or no memory; a lock that is not to be had.
+TROUBLES = {
+    "53": ("write to", "free some space on the server"),
+    "55": ("write to", "end the session that keeps its rows, or wait until it is ended"),
+}
 NAMES = f"ARRAY[{', '.join(repr(table.name) for table in TABLES)}]"
 
 
@@ -102,8 +110,15 @@ class Postgres(Database):
         # What interrupts psycopg in the middle of a statement may be lost in the errors that follow.
         with held_back(), self.lock, self._explaining():
             writer = self._find_writer()
-            with writer.transaction():
-                yield
+            try:
+                with writer.transaction():
+                    yield
+            except psycopg.errors.LockNotAvailable:
+                # A process of a fleet that was stopped, or cut off, has the next number of its model, and ends nothing.
+                writer.execute(
+                    f"SELECT pg_terminate_backend(pid, 5000) FROM {WRITERS} AND {SILENT} AND pid <> pg_backend_pid()"
+                )
+                raise
             if writer.closed:  # lost inside of the block: then psycopg commits nothing, and does not tell
                 raise psycopg.OperationalError("the connection is lost")
             self._heard = time.monotonic()
@@ -113,10 +128,15 @@ class Postgres(Database):
         before = self._writer
         self._writer = writer = self._keep(before)
         if writer is not before:
-            if self._durability == "os":
-                writer.execute("SET synchronous_commit = off")
-            if self._model is not None:
-                self._take_lock(self._model)
+            try:
+                writer.execute(f"SET lock_timeout = {1000 * SILENCE:.0f}")
+                if self._durability == "os":
+                    writer.execute("SET synchronous_commit = off")
+                if self._model is not None:
+                    self._take_lock(self._model)
+            except BaseException:  # else it would be used without the lock
+                writer.close()
+                raise
         return writer
 
     def _keep(self, connection: psycopg.Connection | None) -> psycopg.Connection:
@@ -133,15 +153,19 @@ class Postgres(Database):
         cursor = self._writer.execute(_mark(sql), values)
         return [] if cursor.description is None else cursor.fetchall()
 
-    def insert(self, table: Table, rows: list[Row]) -> None:
+    def run_many(self, sql: str, rows: list[Row]) -> None:
         assert self._writer is not None
         with self._writer.cursor() as cursor:
-            if len(rows) < MANY:
-                cursor.executemany(f"INSERT INTO {table.name} VALUES ({', '.join(['%s'] * len(rows[0]))})", rows)
-                return
-            with cursor.copy(f"COPY {table.name} FROM STDIN") as copy:
-                for row in rows:
-                    copy.write_row(row)
+            cursor.executemany(_mark(sql), rows)
+
+    def insert(self, table: Table, rows: list[Row]) -> None:
+        if len(rows) < MANY:
+            super().insert(table, rows)
+            return
+        assert self._writer is not None
+        with self._writer.cursor() as cursor, cursor.copy(f"COPY {table.name} FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
 
     def elect(self, model: int) -> None:
         with self.lock, self._explaining():
@@ -214,18 +238,14 @@ class Postgres(Database):
         except psycopg.errors.UniqueViolation as error:
             raise Conflict from error
         except psycopg.Error as error:
-            said = " ".join(str(error).split())
-            if (error.sqlstate or "").startswith("53"):  # no room on the disk, or no memory
-                raise Unavailable(
-                    f"cannot write to the store {self.name!r} ({said}): nothing that was acknowledged is lost; free "
-                    "some space on the server, then try again"
-                ) from None
-            if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-                raise Unavailable(
-                    f"cannot reach the store {self.name!r} ({said}): nothing that was acknowledged is lost; look after "
-                    "the server, then try again"
-                ) from None
-            raise UserError(f"the store {self.name!r} cannot be used ({said}): look after the database") from None
+            is_lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+            verb, cure = TROUBLES.get(
+                (error.sqlstate or "")[:2], ("reach" if is_lost else "use", "look after the server")
+            )
+            raise Unavailable(
+                f"cannot {verb} the store {self.name!r} ({' '.join(str(error).split())}): nothing that was "
+                f"acknowledged is lost; {cure}, then try again"
+            ) from None
 
 
 def _beat(reference: "weakref.ref[Postgres]", closing: threading.Event) -> None:

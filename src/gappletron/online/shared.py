@@ -41,7 +41,11 @@ class Shared(Source):
         if is_server:
             from gappletron.online.ownership import Ownership
 
-            self.ownership = Ownership(place, address)
+            try:
+                self.ownership = Ownership(place, address)
+            except BaseException:
+                self.close()
+                raise
 
     def __str__(self) -> str:
         return self._lanes[0].name
@@ -91,6 +95,9 @@ class _Member(Database):
 
     def run(self, sql: str, *values: Any) -> list[Row]:
         return self._lane.run(sql, *values)
+
+    def run_many(self, sql: str, rows: list[Row]) -> None:
+        self._lane.run_many(sql, rows)
 
     def insert(self, table: Table, rows: list[Row]) -> None:
         self._lane.insert(table, rows)

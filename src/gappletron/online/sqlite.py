@@ -29,7 +29,7 @@ from gappletron.base import files
 from gappletron.base.errors import Unavailable, UserError
 from gappletron.base.signals import held_back
 from gappletron.online.database import Conflict, Database, Missing, Row
-from gappletron.online.tables import INDEXES, TABLES, VIEW, Table
+from gappletron.online.tables import INDEXES, TABLES, VIEW
 
 # Bytes of the -wal from which on it is brought into the main file.
 WAL_BYTES = 2**25
@@ -38,6 +38,7 @@ PATIENCE = 5.0
 MARK = struct.Struct("<qqqqqI")
 # Errors after which the same transaction may succeed; after others of the system nobody knows what is on the disk.
 PASSING = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_NOMEM")
+CURES = {"SQLITE_FULL": "free some space on the disk", "SQLITE_BUSY": "end what else has the file open"}
 TABLE_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 CHANGED = "was written to by another program while it was open: open it again"
 RESTORE = "restore a backup, or go on with what is left: gappletron store accept"
@@ -126,8 +127,15 @@ class Sqlite(Database):
             if durability is None:
                 if not self.path.is_file():
                     raise Missing(f"there is no store in {self.name!r}: name a file that Online.open made")
+                mark = Mark.read(self._mark_path)  # first: it may lag behind a process that is writing, never lead
                 self._reader = self._connect("ro")
-                self._check_tables()
+                try:
+                    self._check_tables()
+                    self._check_mark(mark)
+                except BaseException:
+                    self._reader.close()
+                    raise
+                self._known = {self.path: Identity(self.path.stat().st_ino)}
             else:
                 self._open(durability)
 
@@ -217,10 +225,10 @@ class Sqlite(Database):
         """
         if self._wal_path.exists():
             with self._wal_path.open("r+b") as file:
-                data = file.read()
-                file.seek(0)
-                file.write(data)
-                file.flush()
+                while data := file.read(2**20):  # it is large where a reader has kept it from beginning anew
+                    file.seek(-len(data), os.SEEK_CUR)
+                    file.write(data)
+                    file.flush()
                 files.synchronise(file.fileno())
 
     def _check_mark(self, mark: Mark | None) -> None:
@@ -243,14 +251,17 @@ class Sqlite(Database):
         files.synchronise_folder(self.path.parent)
         self._boot = 0 if durability == "disk" else _read_boot()
         self._generation = secrets.randbits(30) + 1
-        self._set_generation(self._generation)
+        if not self._set_generation(self._generation):
+            self._generation = 0  # a reader keeps it out of the main file: a mark that had it would refuse the -wal
         self._checkpoint_at = WAL_BYTES
         self._known = {path: _identify(path) for path in (self.path, self._wal_path, self._shm_path)}
         self._expect_change(self._shm_path)  # which SQLite writes to at any time
         self._write_mark(before._replace(generation=self._generation))
 
     def _set_generation(self, generation: int) -> bool:
-        """Store a generation in the main file, with all that is in the -wal; return whether all of it is there."""
+        """Store a generation in the main file, with all that is in the -wal; return whether all of it is there, which
+        it is not while a reader needs what was there before.
+        """
         assert self._writer is not None
         self._writer.execute(f"PRAGMA user_version = {generation}")
         busy, _, _ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -307,10 +318,9 @@ class Sqlite(Database):
         assert self._writer is not None
         return self._writer.execute(sql, values).fetchall()
 
-    def insert(self, table: Table, rows: list[Row]) -> None:
+    def run_many(self, sql: str, rows: list[Row]) -> None:
         assert self._writer is not None
-        marks = ", ".join("?" * len(rows[0]))
-        self._writer.executemany(f"INSERT INTO {table.name} VALUES ({marks})", rows)
+        self._writer.executemany(sql, rows)
 
     def elect(self, model: int) -> None:
         """The lock of the file has chosen already."""
@@ -422,7 +432,7 @@ class Sqlite(Database):
 
     def _explain(self, error: sqlite3.Error, code: str) -> UserError:
         if code.startswith(PASSING):
-            cure = "free some space on the disk" if code == "SQLITE_FULL" else "look after the disk"
+            cure = CURES.get(code, "look after the disk")
             return Unavailable(
                 f"cannot write to the store {self.name!r} ({error}): nothing that was acknowledged is lost; {cure}, "
                 "then try again"
@@ -445,7 +455,11 @@ class Sqlite(Database):
         with held_back():  # the lock is released by the thread, so there must be one
             if self._checkpointing.acquire(blocking=False):
                 self._expect_change(self.path)
-                threading.Thread(target=self._checkpoint, name="gappletron checkpoint").start()
+                thread = threading.Thread(target=self._checkpoint, name="gappletron checkpoint")
+                try:
+                    thread.start()
+                except RuntimeError:  # there can be no more threads, as when the interpreter ends
+                    self._checkpointing.release()
 
     def _checkpoint(self) -> None:
         try:
@@ -537,9 +551,11 @@ def accept(path: str | PathLike[str]) -> None:
         if mark is not None and mark.generation not in (0, generation) and wal.exists():
             wal.replace(f"{wal}.{secrets.token_hex(4)}.aside")
         _side(file, "mark").unlink(missing_ok=True)
-        with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        with contextlib.closing(sqlite3.connect(file, PATIENCE, isolation_level=None)) as connection:
             _end_generation(connection)
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", "").startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise UserError(f"the store {str(path)!r} is read by another program ({error}): end it there") from None
         raise UserError(f"the store {str(path)!r} cannot be opened at all ({error}): restore a backup") from None
     finally:
         if lock is not None:

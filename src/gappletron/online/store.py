@@ -4,6 +4,7 @@
 understand; what differs is in :mod:`gappletron.online.database`.
 """
 
+import contextlib
 import itertools
 import json
 import secrets
@@ -26,8 +27,9 @@ T = TypeVar("T")
 
 # So many events are read at once.
 BLOCK = 10_000
-# Bytes of a part of a snapshot: a transaction of its own, so that others wait no longer than for this.
-PART_BYTES = 2**20
+# Bytes of a part of a snapshot, and answers that are removed: a transaction of its own, so that others wait no longer
+# than for this.
+PART_BYTES, SOME = 2**20, 1_000
 # Beside the first: if the newest is damaged, the one before it and the log lead to the same state.
 KEPT_SNAPSHOTS = 2
 PUT_ANSWER = (
@@ -76,6 +78,8 @@ class Store:
         self._writer = secrets.token_hex(8)
         self._before = ""  # who wrote the last one
         self._is_dirty = False
+        # Up to which event each kind of removal has come: it need not look at what is before.
+        self._dropped: dict[str, int] = {}
         try:
             if durability is not None:
                 self._register()
@@ -87,9 +91,10 @@ class Store:
             if durability is not None:
                 self.database.elect(self.model)
                 self.model, self.settings = self._find()
-                with self.database.transaction():
-                    self._clear_parts()
             self.refresh()
+            if durability is not None:
+                with self._transaction():
+                    self._clear_parts()
         except BaseException:
             self.database.close()
             raise
@@ -140,7 +145,7 @@ class Store:
 
     def put_settings(self, settings: dict[str, Any]) -> None:
         """Store how the model was made. It is the last step of making one."""
-        with self.database.transaction():
+        with self._transaction():
             self.database.run("UPDATE models SET settings = ? WHERE model = ?", json.dumps(settings), self.model)
         self.settings = settings
 
@@ -148,7 +153,8 @@ class Store:
 
     def refresh(self) -> None:
         """Read how far the log goes: where another process writes it, or where a transaction was interrupted."""
-        ((found, *ends),) = self.database.read(f"SELECT {ENDS}", *[self.model] * 4)
+        sql = f"SELECT {ENDS}, (SELECT writer FROM commits WHERE model = ? AND number = ?)"
+        ((found, *ends, before),) = self.database.read(sql, *[self.model] * 5, self.commits)
         number, stop, writer = found or 0, 0, ""
         for row in self.read("SELECT * FROM commits WHERE model = ? AND number = ?", number):
             self._decode(events.check_commit, row, f"transaction {number}")
@@ -157,7 +163,7 @@ class Store:
         known = [end for end in ends if end is not None]
         if any(type(end) is not int for end in known) or stop != 1 + max(known, default=-1):
             raise UserError(f"the end of the log in {self.name!r} is damaged: {CURE}")
-        if number < self.commits or (number == self.commits and writer != self._before):
+        if number < self.commits or before not in (None, self._before):  # None: there was none yet, or it was removed
             raise self.database.fail(
                 "has lost transactions that were stored, as after a failure of a server that does not wait for its "
                 "disk or its replica: open it again to go on with what it has"
@@ -172,28 +178,35 @@ class Store:
             self.refresh()
 
     def append(self, batch: Batch) -> None:
-        """Store a batch as a whole or not at all; its first event must be number :attr:`count`."""
+        """Store a batch as a whole or not at all; its first event must be number :attr:`count`.
+
+        After an error the same batch must be tried again, until it is stored: the first attempt may be, although its
+        end is seen only after :meth:`settle`, as where a commit waits for a replica when the connection is lost.
+        """
         self.settle()
         self._is_dirty = True
         database, number = self.database, self.commits + 1
         last = "SELECT writer FROM commits WHERE model = ? AND number = ?"
-        try:
-            with database.transaction():
-                if database.run(last, self.model, self.commits) != ([(self._before,)] if self.commits else []):
-                    raise Conflict
-                size = batch.stop - batch.first
-                database.insert(COMMITS, [(self.model, *events.with_sum(number, self._writer, batch.first, size))])
-                for version, document in batch.graphs.items():
-                    self._put_graph(version, document)
-                for table, rows in ((ACTS, batch.acts), (FEEDBACK, batch.feedback), (CHANGES, batch.changes)):
-                    if rows:
-                        database.insert(table, rows)
-                for answer in batch.answers:
-                    database.run(PUT_ANSWER, self.model, *events.with_sum(*answer))
-        except Conflict:
-            self.refresh()
-            raise self._give_up() from None
-        database.acknowledge(self.model, number)
+        with database.lock:  # other models acknowledge in the order of their transactions
+            try:
+                with database.transaction():
+                    if database.run(last, self.model, self.commits) != ([(self._before,)] if self.commits else []):
+                        raise Conflict
+                    size = batch.stop - batch.first
+                    database.insert(COMMITS, [(self.model, *events.with_sum(number, self._writer, batch.first, size))])
+                    for version, document in batch.graphs.items():
+                        self._put_graph(version, document)
+                    for table, rows in ((ACTS, batch.acts), (FEEDBACK, batch.feedback), (CHANGES, batch.changes)):
+                        if rows:
+                            database.insert(table, rows)
+                    if batch.answers:
+                        answers = [(self.model, *events.with_sum(*answer)) for answer in batch.answers]
+                        database.run_many(PUT_ANSWER, answers)
+            except Conflict:
+                self.refresh()
+                if (self.commits, self._before) != (number, self._writer):
+                    raise self._give_up() from None
+            database.acknowledge(self.model, number)
         self.commits, self.count, self._before, self._is_dirty = number, batch.stop, self._writer, False
 
     def confirm(self) -> None:
@@ -204,6 +217,15 @@ class Store:
 
     def _give_up(self) -> Unavailable:
         return self.database.fail("was opened by another process, which has taken over: open it again")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """A transaction that adds nothing to the log; refused where another process has become the writer."""
+        last = "SELECT writer FROM commits WHERE model = ? ORDER BY number DESC LIMIT 1"
+        with self.database.transaction():
+            if self.database.run(last, self.model) not in ([], [(self._before,)], [(self._writer,)]):
+                raise self._give_up()
+            yield
 
     def _put_graph(self, version: int, document: str) -> None:
         """Store a graph, and the names of its actions and classes for those who query; nothing where it is there."""
@@ -331,16 +353,31 @@ class Store:
 
     def check_reachable(self, target: int) -> None:
         """Refuse a state that cannot be made from the log any more: a snapshot or features before it were removed."""
-        origins = self._find_origins([target])
-        lost = target not in origins or any(
-            self.read(f"SELECT 1 FROM {table} WHERE model = ? AND seq >= ? AND seq < ? AND {test} LIMIT 1", start, stop)
-            for stop, start in origins.items()
-            for table, test in (("acts", "feature_ids IS NULL"), ("changes", "document IS NULL"))
-        )
-        if lost:
+        if not self._is_reachable(target):
             raise UserError(
                 f"what {self.name!r} held before event {target:,} was removed meanwhile (keep_rows): go back less far"
             )
+
+    def _is_reachable(self, target: int) -> bool:
+        """Return whether the state before an event can be made from the log."""
+        origins = self._find_origins([target])
+        return target in origins and not any(self._lacks_features(start, stop) for stop, start in origins.items())
+
+    def _lacks_features(self, start: int, stop: int) -> bool:
+        """Return whether features of events from one number to before another were removed."""
+        return any(
+            self.read(f"SELECT 1 FROM {table} WHERE model = ? AND seq >= ? AND seq < ? AND {test} LIMIT 1", start, stop)
+            for table, test in (("acts", "feature_ids IS NULL"), ("changes", "document IS NULL"))
+        )
+
+    def find_first(self) -> int:
+        """Return the first snapshot since which everything can be done again, as nothing was removed that it takes."""
+        found = self.snapshots()
+        for at in found:
+            goals = (each.event for each in self.read_changes("rolled back", at, self.count))
+            if not self._lacks_features(at, self.count) and all(map(self._is_reachable, goals)):
+                return at
+        return max(found, default=0)
 
     def put_snapshot(self, at: int, kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Store a snapshot of a model (:mod:`gappletron.play.archive`) as a whole or not at all."""
@@ -349,11 +386,11 @@ class Store:
         data = memoryview(archive.to_bytes(kind, header, arrays))
         starts = range(0, len(data), PART_BYTES)
         for part, start in enumerate(starts):
-            with self.database.transaction():
+            with self._transaction():
                 if part == 0:
                     self._clear_parts()
                 self.database.insert(PARTS, [(self.model, at, part, bytes(data[start : start + PART_BYTES]))])
-        with self.database.transaction():
+        with self._transaction():
             self.database.insert(SNAPSHOTS, [(self.model, at, len(starts), time.time())])
 
     def read_snapshot(self, at: int, kind: str, rebuild: Rebuild[T]) -> T:
@@ -370,7 +407,7 @@ class Store:
         """Remove all snapshots but these."""
         for at in self.snapshots():
             if at not in kept:
-                with self.database.transaction():
+                with self._transaction():
                     self.database.run("DELETE FROM snapshots WHERE model = ? AND at = ?", self.model, at)
                     self._clear_parts()
 
@@ -423,9 +460,10 @@ class Store:
     def drop_answers(self, before: float) -> int:
         """Remove the answers that were given before this time; return how many there were."""
         ((number,),) = self.read("SELECT count(*) FROM answers WHERE model = ? AND time < ?", before)
-        if number:
-            with self.database.transaction():
-                self.database.run("DELETE FROM answers WHERE model = ? AND time < ?", self.model, before)
+        some = f"SELECT key FROM answers WHERE model = ? AND time < ? LIMIT {SOME}"
+        for _ in range(0, number, SOME):
+            with self._transaction():
+                self.database.run(f"DELETE FROM answers WHERE model = ? AND key IN ({some})", *[self.model] * 2, before)
         return int(number)
 
     def find_seq(self, column: str, value: float) -> int:
@@ -452,7 +490,7 @@ class Store:
         found = self.read("SELECT max(first) FROM commits WHERE model = ? AND first <= ?", stop)
         first = found[0][0] or 0
         self.drop_snapshots(*(at for at in self.snapshots() if at >= first))
-        with self.database.transaction():
+        with self._transaction():
             self.database.run("DELETE FROM commits WHERE model = ? AND first < ?", self.model, first)
         return self._drop(first, ("acts", "TRUE", "DELETE FROM acts"), ("feedback", "TRUE", "DELETE FROM feedback"))
 
@@ -461,12 +499,14 @@ class Store:
         number = 0
         for table, test, statement in changes:
             where = f"WHERE model = ? AND seq >= ? AND seq < ? AND {test}"
-            rows = self.read(f"SELECT min(seq) FROM {table} {where}", 0, stop)
+            begin = self._dropped.get(statement, 0)
+            rows = self.read(f"SELECT min(seq) FROM {table} {where}", begin, stop)
             for start in range(stop if rows[0][0] is None else rows[0][0], stop, BLOCK):
                 block = self.model, start, min(start + BLOCK, stop)
                 number += self.database.read(f"SELECT count(*) FROM {table} {where}", *block)[0][0]
-                with self.database.transaction():
+                with self._transaction():
                     self.database.run(f"{statement} {where}", *block)
+            self._dropped[statement] = max(begin, stop)
         return number
 
     def close(self) -> None:

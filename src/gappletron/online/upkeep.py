@@ -13,14 +13,18 @@ from gappletron.online.contents import FORMAT
 from gappletron.online.database import NAME, name_place
 from gappletron.online.decisions import read_decisions
 from gappletron.online.model import Online
+from gappletron.online.opening import recover
 from gappletron.online.store import Store
 
 
 class Checked(NamedTuple):
-    """What a check has read: so many rounds, the first event that is kept, and that of the last snapshot."""
+    """What a check has read: so many rounds, the first event that is kept, the one from which on all was done again,
+    and that of the last snapshot.
+    """
 
     rounds: int
     beginning: int
+    first: int
     snapshot: int
 
 
@@ -28,38 +32,38 @@ def check(place: str | PathLike[str], *, name: str = NAME, pieces: tuple[type[Pi
     """Read everything that is stored of a model, and do all of it again; a UserError tells of damage.
 
     SQLite's own check of its pages comes first, then the checksums of all rows and snapshots. At last the state that
-    the log leads to from the first snapshot is compared with that of the last one, bit for bit. Another process may
-    have it open.
+    the log leads to from the first snapshot is compared with that of the last one, bit for bit; where features were
+    removed, from the first snapshot since then. Another process may have it open.
     """
     with contextlib.closing(Store(place, name)) as store:
         damage = store.database.find_damage()
         if damage is not None:
             raise UserError(f"in {store.name!r} {damage}: restore a backup")
         store.check_rest()
-        beginning, stop, newest = store.beginning, store.count, 0
-        for newest in store.snapshots():
-            _check_snapshot(store, newest)
-    rounds = sum(batch.num_rows for batch in read_decisions(place, name=name))
-    whole, short = (
-        Online.from_store(place, name=name, replay=at, stop=stop, pieces=pieces) for at in ("first", "last")
-    )
+        beginning, stop, first = store.beginning, store.count, store.find_first()
+        snapshots = [at for at in store.snapshots() if at <= stop]
+        for at in snapshots:
+            _check_snapshot(store, at)
+        rounds = sum(batch.num_rows for batch in read_decisions(place, name=name))
+        whole, short = (Online._from_contents(recover(store, pieces, each, stop)) for each in ([first], snapshots))
     different = whole.differences(short)
     if different:
         raise UserError(
             f"the log in {name_place(place)!r} leads to another state than its last snapshot, in {different[0]}, as "
             "after a change of versions or of the machine: where neither changed, report it"
         )
-    return Checked(rounds, beginning, newest)
+    return Checked(rounds, beginning, first, max(snapshots, default=0))
 
 
 def _check_snapshot(store: Store, at: int) -> None:
     try:
         store.read_snapshot(at, FORMAT, lambda *_: None)
     except UserError:
-        raise UserError(
-            f"the snapshot after {at:,} events in {store.name!r} is damaged: the model can be opened with the other "
-            "snapshots and the log; to have this one too, restore a backup"
-        ) from None
+        if at in store.snapshots():  # else the process that has it open has removed it meanwhile
+            raise UserError(
+                f"the snapshot after {at:,} events in {store.name!r} is damaged: the model can be opened with the "
+                "other snapshots and the log; to have this one too, restore a backup"
+            ) from None
 
 
 class Limit(NamedTuple):

@@ -26,7 +26,7 @@ from gappletron.paper.remarks import Signs, Turning
 from gappletron.paper.results import Result, Setup
 from gappletron.paper.runner import find_stream
 from gappletron.paper.theorems import DELTA, Examined, Measured, apply_comparator, compute_bounds
-from gappletron.paper.theory import MOVING, Bound, Proved, Theorem, bounds, list_theorems
+from gappletron.paper.theory import MOVING, SINGLE, Bound, Proved, Theorem, bounds, list_theorems
 from gappletron.paper.tuning import tuned
 from gappletron.play.runs import play
 
@@ -151,8 +151,8 @@ def tune_for_theorem(
     :param rounds, radius: T and B, for the theorems of :class:`gappletron.DecodedLogistic`.
     """
     if isinstance(learner, DecodedLogistic):
-        tuning = "moving" if theorem is MOVING else "theory"
-        return tuned(learner, tuning, graph, rounds=rounds, max_norm=max_norm, radius=radius)
+        tuning = {MOVING: "moving", SINGLE: "high-probability"}.get(theorem, "theory")
+        return tuned(learner, tuning, graph, rounds=rounds, max_norm=max_norm, radius=radius, delta=delta)
     if theorem.fixed_rate:
         L = learner.loss.smoothness(graph.n_classes, max_norm)
         return learner.replace(optimizer=FixedOGD(1.0 / (2.0 * L), learner.optimizer.reach()))

@@ -16,7 +16,7 @@ from gappletron.paper.results import Result, Summary
 from gappletron.paper.sensitivity import BASE_SETTING, SEEDS, Tally
 from gappletron.paper.styles import label_learner
 from gappletron.paper.sweeps import SWEEPS
-from gappletron.paper.theory import THEOREMS
+from gappletron.paper.theory import DECODED, THEOREMS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -153,7 +153,7 @@ def _tabulate_tightness(uppers: Sequence[theorems.Upper]) -> dict[str, Any]:
     """Return the table of the measured mistakes over the bounds: theorems as rows, graphs as columns."""
     cells = {(cell.theorem, cell.task.graph): cell for cell in theorems.find_tightest(uppers)}
     graphs = list(dict.fromkeys(row.task.graph for row in uppers))
-    names = [theorem.name for theorem in THEOREMS if any(name == theorem.name for name, _ in cells)]
+    names = [theorem.name for theorem in THEOREMS + DECODED if any(name == theorem.name for name, _ in cells)]
     return {"graphs": graphs, "rows": [(name, [cells.get((name, graph)) for graph in graphs]) for name in names]}
 
 

@@ -13,7 +13,7 @@ from gappletron.learners.optimizers import FixedOGD
 from gappletron.paper.comparator import Comparator
 from gappletron.paper.results import Result, Task
 from gappletron.paper.sweeps import RADIUS, WIDE
-from gappletron.paper.theory import MARGIN, MOVING, Bound, Proved, Theorem, bounds, list_theorems
+from gappletron.paper.theory import MARGIN, MOVING, SINGLE, Bound, Proved, Theorem, bounds, list_theorems
 
 DELTA = 0.05
 # The confidence of the verdicts on theorems that hold with high probability.
@@ -173,7 +173,7 @@ def is_decoded(result: Result) -> bool:
 def _is_about(theorem: Theorem, result: Result) -> bool:
     """Whether a theorem is for the graph, tuning and data of a run."""
     if is_decoded(result):
-        return theorem is not MOVING and (theorem is not MARGIN or result.task.noise == 0.0)
+        return theorem not in (MOVING, SINGLE) and (theorem is not MARGIN or result.task.noise == 0.0)
     if result.task.graph != "full":
         return theorem.tuning == result.task.tuning
     is_possible = result.task.noise == 0.0 or not theorem.separable

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph
-from gappletron.learners.decoded import CURVATURE, DecodedLogistic
+from gappletron.learners.decoded import DEVIATION, EXPLORED, DecodedLogistic
 from gappletron.learners.exploration.decoding import Decoding
 from gappletron.learners.gappletron import Gappletron, constants, find_gamma
 from gappletron.learners.learner import Problem
@@ -187,7 +187,9 @@ THEOREMS = (
 
 
 class DecodedSymbols(NamedTuple):
-    """The numbers in the theorems of :class:`DecodedLogistic`: eta_T, the sum of gamma_t, B, P, K and T."""
+    """The numbers in the theorems of :class:`DecodedLogistic`: eta_T, the sum of gamma_t, B, P, K and T; and V lmax
+    with V the largest importance weight (0 where every label is seen), and delta.
+    """
 
     last_rate: float
     explored: float
@@ -195,6 +197,8 @@ class DecodedSymbols(NamedTuple):
     P: float
     K: int
     T: int
+    weighted: float
+    delta: float
 
 
 def decoded(c: DecodedSymbols) -> float:
@@ -226,19 +230,26 @@ def decoded_margin(c: DecodedSymbols) -> float:
     return loss + (high * c.B) ** 2 / (2.0 * c.last_rate) + c.explored
 
 
+def decoded_high_probability(c: DecodedSymbols) -> float:
+    """B^2 / (2 eta) + 5 V lmax ln(2/delta) + 1.15 sum gamma_t + 5 ln(2/delta)."""
+    deviation = DEVIATION * (c.weighted + 1.0) * math.log(2.0 / c.delta)
+    return c.B**2 / (2.0 * c.last_rate) + EXPLORED * c.explored + deviation
+
+
 MOVING, MARGIN = Theorem("decoded-moving", decoded_moving), Theorem("decoded-margin", decoded_margin)
+SINGLE = Theorem("decoded-high-probability", decoded_high_probability)
 # The learners that have theorems.
 Proved = Gappletron | DecodedLogistic
 
 # The theorems of DecodedLogistic, in place of the paper's.
-DECODED = (Theorem("decoded", decoded), MARGIN, MOVING)
+DECODED = (Theorem("decoded", decoded), MARGIN, MOVING, SINGLE)
 
 
 def list_theorems(learner: Proved) -> tuple[Theorem, ...]:
     """Return the theorems that are about this kind of learner.
 
     >>> [theorem.name for theorem in list_theorems(DecodedLogistic())]
-    ['decoded', 'decoded-margin', 'decoded-moving']
+    ['decoded', 'decoded-margin', 'decoded-moving', 'decoded-high-probability']
     """
     return DECODED if isinstance(learner, DecodedLogistic) else THEOREMS
 
@@ -335,7 +346,11 @@ def _bound_decoded(
     last = learner.rate_after(min(math.ceil(n), problem.horizon() - 1))
     explored = min(n / 2.0, rule.gamma * n / math.sqrt(max(rule.horizon, n / 4.0))) if n else 0.0
     costs = "bounds mistakes, and the graph has costs" if any(graph.has_costs for graph in graphs) else None
-    symbols = DecodedSymbols(last, explored, B, path, problem.graph.n_classes, problem.horizon())
+    V = 0.0 if problem.graph.is_full_information else problem.graph.rho / learner.pace_after(0)
+    weighted = V * learner.largest_loss(problem, B if math.isinf(ball) else ball)
+    symbols = DecodedSymbols(
+        last, explored, B, path, problem.graph.n_classes, problem.horizon(), weighted, problem.delta
+    )
     return [
         Bound.make(
             theorem, theorem.right_hand_side(symbols), costs or _refuse_decoded(theorem, learner, problem, B, ball)
@@ -349,13 +364,13 @@ def _refuse_decoded(theorem: Theorem, learner: DecodedLogistic, problem: Problem
     graph, rule, optimizer = problem.graph, learner.exploration, learner.optimizer
     assert isinstance(rule, Decoding)
     assert isinstance(optimizer, FixedOGD)
-    # The rate eta_t is at most 1/2 times `rate`; with full information every label is seen, else with gamma_t/rho.
-    largest = (2.0 if graph.is_full_information else 1.0 / graph.rho) / (CURVATURE * problem.norm() ** 2)
+    largest = learner.largest_rate(problem, theorem is SINGLE)
     if optimizer.rate > largest * (1.0 + 1e-9):
         return f"is proved for a rate of at most {largest:.4g}, and the learner has {optimizer.rate:.4g}"
     is_fixed = graph.is_full_information or rule.horizon >= problem.horizon()
-    if math.isinf(ball) and theorem is MOVING:
-        return "needs weights in a ball, as with the tuning 'moving'"
+    if math.isinf(ball) and (theorem is MOVING or (theorem is SINGLE and not graph.is_full_information)):
+        tuning = "moving" if theorem is MOVING else "high-probability"
+        return f"needs weights in a ball, as with the tuning {tuning!r}"
     if not math.isinf(ball) and theorem is MARGIN:  # its comparator is longer than B
         return "needs weights that are not kept in a ball"
     if not math.isinf(ball) and not is_fixed:

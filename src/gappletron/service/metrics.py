@@ -82,6 +82,7 @@ def list_metrics(hosted: HostedModel, report: dict[str, Any]) -> list[tuple[Any,
         (GAUGE, "error_estimate", "Estimated share of mistakes.", estimates["error"], "of", "figure"),
         (GAUGE, "cost_estimate", "Estimated cost of a decision.", estimates["cost"], "of", "figure"),
         (GAUGE, "labels_seen", "Labels that the graph revealed.", report["labels_seen"]),
+        (GAUGE, "unjudged", "Rounds without feedback: it waits, or never came.", report["unjudged"]),
         (GAUGE, "explored", "Actions other than the greedy class.", report["explored"]),
         (
             GAUGE,

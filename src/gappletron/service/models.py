@@ -213,9 +213,7 @@ class HostedModel:
         all other requests waiting.
         """
         follower = self.follower
-        if follower is None:
-            return
-        if follower.is_lost or not follower.is_leading:
+        if follower is not None and (follower.is_lost or not follower.is_leading):
             raise NotLeading(
                 f"this server follows the model {self.name!r} and changes nothing: send it to the one that leads, or "
                 "again in a second, when this one may lead"
@@ -673,7 +671,7 @@ async def tell_when_compiled() -> None:
 
 async def look_after(models: Iterable[HostedModel], every: float = EVERY) -> None:
     """Tend the models again and again, and log their problems, until the task is cancelled."""
-    logged: dict[str, str | None] = {}
+    logged: dict[str, str] = {}
     while True:
         for hosted in models:
             try:
@@ -681,9 +679,11 @@ async def look_after(models: Iterable[HostedModel], every: float = EVERY) -> Non
                 problem = hosted.problem
             except Exception as error:  # the next look must come all the same
                 problem = f"it cannot be looked after ({type(error).__name__}: {error})"
-            if problem is not None and problem != logged.get(hosted.name):
+            if problem is None:
+                logged.pop(hosted.name, None)
+            elif problem != logged.get(hosted.name):
                 log.warning("the model %r: %s", hosted.name, problem)
-            logged[hosted.name] = problem
+                logged[hosted.name] = problem
         await asyncio.sleep(every)
 
 
