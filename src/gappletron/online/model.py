@@ -27,7 +27,7 @@ from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import list_classes
 from gappletron.kernel.pieces import Piece
-from gappletron.kernel.types import MOST_NARROW, NO_VECTOR, Floats, Vector
+from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.online import events, transitions
@@ -614,10 +614,7 @@ class Online(DurableModel):
     @changing
     def grow(self, features: int, *, who: str | None = None) -> None:
         """Give the model more features; what was learned stays."""
-        if self.grows:
-            raise UserError("features get a row when they first come: nothing must be grown")
-        wanted = whole(features, "features", least=self.features, most=MOST_NARROW)
-        self._make_change(events.Grown(time.time(), wanted), who)
+        self._make_change(events.Grown(time.time(), whole(features, "features")), who)
 
     @changing
     def set_limits(

@@ -577,9 +577,9 @@ class Player:
 
         With ``features="grow"`` it is not needed.
         """
-        wanted = whole(features, "features", least=self.engine.features, most=MOST_NARROW)
         if self.grows:
             raise UserError("features get a row when they first come: nothing must be grown")
+        wanted = whole(features, "features", least=self.engine.features, most=MOST_NARROW)
         if wanted > self.features:
             self._change(Engine.grow, wanted)
 
