@@ -32,12 +32,6 @@ from gappletron.kernel.numerics import Row, argmax, dot, is_followed, rival, sha
 from gappletron.kernel.pieces import NotNegative, Positive, Share, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch, freeze
 from gappletron.kernel.types import Floats
-from gappletron.learners.estimators import (
-    SHARPNESS,
-    average_softmax,
-    best_sharpness,
-    compare_sharpness,
-)
 from gappletron.learners.exploration.minimax import Game, make_game
 from gappletron.learners.exploration.rules import LEAST_COST, Exploration, InverseGap, Outlook
 from gappletron.learners.exploration.secure import secure, value
@@ -54,6 +48,13 @@ from gappletron.learners.score_parts import (
     score_entries,
 )
 from gappletron.learners.scorers import NONE, RESET, RETURN, Scorer, Tracking
+from gappletron.learners.sharpness import (
+    SHARPNESS,
+    average_softmax,
+    begin_comparison,
+    best_sharpness,
+    compare_sharpness,
+)
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
 # that was seen weighted by 1 / P), the variance of the first, of 1 / (2 eta) at the end of each phase that began at
@@ -578,15 +579,6 @@ def hinge_slope(is_greedy: bool, m: float) -> float:
     if not is_greedy:
         return 2.0
     return 2.0 * (1.0 - m) if m < 1.0 else 0.0
-
-
-@helper
-def begin_comparison(fit: Floats, K: int) -> None:
-    """Begin to compare the values of b as if one round had been wrong at full confidence: scores of 1 for a class that
-    was not the label, and of -1 for the label and all others.
-    """
-    for b in range(fit.size):
-        fit[b] = math.log(math.exp(2.0 * SHARPNESS[b]) + (K - 1.0))
 
 
 @helper
