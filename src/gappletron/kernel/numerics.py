@@ -447,6 +447,28 @@ def sharpened_softmax(scores: Floats, sharpness: float, out: Floats) -> None:
         out[k] /= total
 
 
+@helper
+def shown_probability(graph: Any, probabilities: Floats, y: int) -> float:
+    """P(y observed) = sum_i p(i) A[i, y], on a graph for compiled code."""
+    sole = graph.sole_observer[y]
+    if sole >= 0:
+        return probabilities[sole]
+    total = 0.0
+    for i in range(probabilities.size):
+        if graph.observers[y, i]:
+            total += probabilities[i]
+    return total
+
+
+@helper
+def least_propensity(graph: Any, probabilities: Floats) -> float:
+    """The least probability with which a label is shown."""
+    least = 1.0
+    for y in range(graph.observers.shape[0]):
+        least = min(least, shown_probability(graph, probabilities, y))
+    return least
+
+
 def is_distribution(probabilities: Floats) -> bool:
     """Return whether these are probabilities that add up to 1, up to rounding; of a matrix, whether each row is.
 
