@@ -57,12 +57,8 @@ def _check_limit(value: Any, name: str) -> Any:
 _check_count = functools.partial(whole, least=1)
 
 
-def _check_memory(value: Any, name: str) -> int | None:
-    return None if value is None else _check_count(value, name)
-
-
-def _check_age(value: Any, name: str) -> float | None:
-    return None if value is None else number(value, name, above=0.0)
+def _check_if_given(check: Callable[..., Any], **limits: Any) -> Callable[[Any, str], Any]:
+    return lambda value, name: None if value is None else check(value, name, **limits)
 
 
 def _check_monitor(value: Any, name: str) -> Watching:
@@ -109,7 +105,7 @@ class PlayerOptions:
         None,
         "After so many rounds that reveal something the learner forgets how certain it is. By default it begins anew "
         "only where it notices a change.",
-        _check_memory,
+        _check_if_given(whole, least=1),
     )
     max_features: int = option(
         2**20,
@@ -167,7 +163,7 @@ class Options(PlayerOptions):
     pending_age: float | None = option(
         None,
         "For how many seconds a receipt may wait; then it expires. By default there is no such limit.",
-        _check_age,
+        _check_if_given(number, above=0.0),
         may_change=True,
     )
 
