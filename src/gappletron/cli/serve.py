@@ -175,11 +175,7 @@ def serve(
                 hosted = host_models({name: open_model(*seat) for name, seat in seats.items()}, champions, **about)
             check_kinds(hosting, [each.takes_records for each in hosted])
             application = app.create_app(
-                hosted,
-                tokens=tokens,
-                max_body=server.max_body,
-                logs_access=server.access_log,
-                standbys=standbys,
+                hosted, tokens=tokens, max_body=server.max_body, logs_access=server.access_log, standbys=standbys
             )
         run(application, listening, server, ", ".join(names))
 

@@ -34,11 +34,7 @@ Age = Annotated[str | None, typer.Option(help="How long they are kept: 7d, 12h."
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A file of SQLite that no process has open.")]
 
 
-@command(
-    "show mail.sqlite",
-    "show mail.sqlite --name model",
-    "show postgresql://host/models --name mail",
-)
+@command("show mail.sqlite", "show mail.sqlite --name model", "show postgresql://host/models --name mail")
 def show(place: PlaceArgument, name: ModelName = "model") -> None:
     """Show what a store holds of a model; it may be open."""
     from gappletron.online import decisions
@@ -46,11 +42,7 @@ def show(place: PlaceArgument, name: ModelName = "model") -> None:
     _show(place, decisions.summarise(place, name=name))
 
 
-@command(
-    "changes mail.sqlite",
-    "changes mail.sqlite --last 100",
-    "changes postgresql://host/models --name mail",
-)
+@command("changes mail.sqlite", "changes mail.sqlite --last 100", "changes postgresql://host/models --name mail")
 def changes(
     place: PlaceArgument,
     name: ModelName = "model",
@@ -69,11 +61,7 @@ def changes(
         say(f"event {number:,}, {_format_time(when)}: {kind}{by}{document}")
 
 
-@command(
-    "check mail.sqlite",
-    "check copy.sqlite",
-    "check postgresql://host/models --name mail",
-)
+@command("check mail.sqlite", "check copy.sqlite", "check postgresql://host/models --name mail")
 def check(place: PlaceArgument, name: ModelName = "model") -> None:
     """Check every row and page, and do everything again that was logged; it may be open."""
     from gappletron.online import upkeep
@@ -86,11 +74,7 @@ def check(place: PlaceArgument, name: ModelName = "model") -> None:
     say(f"{found.rounds:,} rounds read and replayed: {compared}")
 
 
-@command(
-    "backup mail.sqlite copy.sqlite",
-    "check copy.sqlite",
-    "backup mail.sqlite copies/mail.sqlite",
-)
+@command("backup mail.sqlite copy.sqlite", "check copy.sqlite", "backup mail.sqlite copies/mail.sqlite")
 def backup(
     place: PlaceArgument, path: Annotated[Path, typer.Argument(metavar="COPY", help="The file to write.")]
 ) -> None:
@@ -176,11 +160,7 @@ def vacuum(place: PlaceArgument) -> None:
         database.close()
 
 
-@command(
-    "accept mail.sqlite",
-    "check mail.sqlite",
-    "backup mail.sqlite copy.sqlite",
-)
+@command("accept mail.sqlite", "check mail.sqlite", "backup mail.sqlite copy.sqlite")
 def accept(file: FileArgument) -> None:
     """Let a file be opened that was refused, with what it holds: after a loss that was reported."""
     from gappletron.online.sqlite import accept

@@ -23,8 +23,7 @@ gappletron weights named.npz --json weights.json"""
 def weights(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="What --save or Online.save wrote.")],
     top: Annotated[
-        int,
-        typer.Option(help="So many of each class, the largest. Default: 20.", min=1, rich_help_panel=RESULTS),
+        int, typer.Option(help="So many of each class, the largest. Default: 20.", min=1, rich_help_panel=RESULTS)
     ] = 20,
     json_path: JsonPath = None,
 ) -> None:

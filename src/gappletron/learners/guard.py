@@ -39,15 +39,7 @@ from gappletron.learners.learner import Decision, Learner, Round, exchange, prop
 from gappletron.learners.losses import smooth_hinge, smooth_slope
 from gappletron.learners.optimizers import fill_all
 from gappletron.learners.run_bound import DISTRUST, REASONS, Restart, RunBound
-from gappletron.learners.score_parts import (
-    COSTS,
-    GIVEN,
-    GUARD,
-    LIMITS,
-    ScoreParts,
-    not_linear,
-    score_entries,
-)
+from gappletron.learners.score_parts import COSTS, GIVEN, GUARD, LIMITS, ScoreParts, not_linear, score_entries
 from gappletron.learners.scorers import NONE, RESET, RETURN, Scorer, Tracking
 from gappletron.learners.sharpness import (
     SHARPNESS,

@@ -12,15 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import (
-    LEAST_PROBABILITY,
-    Row,
-    argmax,
-    dot,
-    margin,
-    sharpened_softmax,
-    shown_probability,
-)
+from gappletron.kernel.numerics import LEAST_PROBABILITY, Row, argmax, dot, margin, sharpened_softmax, shown_probability
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, freeze
 from gappletron.kernel.types import NO_VECTOR, Floats

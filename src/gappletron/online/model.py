@@ -369,13 +369,7 @@ class Online(DurableModel):
 
     @changing
     def teach_many(
-        self,
-        X: Any,
-        labels: Iterable[Label],
-        propensity: Any = None,
-        scores: Any = None,
-        *,
-        who: str | None = None,
+        self, X: Any, labels: Iterable[Label], propensity: Any = None, scores: Any = None, *, who: str | None = None
     ) -> None:
         """Learn the labels of many rows, in order: as :meth:`teach` does, in one transaction.
 
@@ -618,11 +612,7 @@ class Online(DurableModel):
 
     @changing
     def set_limits(
-        self,
-        *,
-        min_propensity: float | None = None,
-        budget: Budget | str | None = "keep",
-        who: str | None = None,
+        self, *, min_propensity: float | None = None, budget: Budget | str | None = "keep", who: str | None = None
     ) -> None:
         """Go on with other limits on the exploration; what is not given stays. ``budget=None`` removes the budget.
 
@@ -642,12 +632,7 @@ class Online(DurableModel):
         return read_past(*self.stored_as, event, round, list_classes(self.learner))
 
     def roll_back(
-        self,
-        past: Past | None = None,
-        *,
-        event: int | None = None,
-        round: int | None = None,
-        who: str | None = None,
+        self, past: Past | None = None, *, event: int | None = None, round: int | None = None, who: str | None = None
     ) -> None:
         """Let the learner know what it knew before an event of the log, or before the decision of a round.
 

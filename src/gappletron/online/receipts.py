@@ -66,10 +66,7 @@ class Receipt:
 
     graph: FeedbackGraph = part("turn.graph", "The feedback graph of the round.")
 
-    probabilities: Floats = part(
-        "turn.probabilities",
-        "The probability of every action; not to be written to.",
-    )
+    probabilities: Floats = part("turn.probabilities", "The probability of every action; not to be written to.")
 
     @property
     def action(self) -> Label:

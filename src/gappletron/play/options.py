@@ -93,9 +93,7 @@ class PlayerOptions:
         _check_bias,
     )
     monitor: Watching | bool = option(
-        False,
-        "True, or a Watch with its window, to estimate the error from the labels that are seen.",
-        _check_monitor,
+        False, "True, or a Watch with its window, to estimate the error from the labels that are seen.", _check_monitor
     )
     min_propensity: float = option(
         0.0, "Every label is revealed with at least this probability, at most 1 / rho.", _check_limit, may_change=True
