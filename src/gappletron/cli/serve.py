@@ -152,9 +152,8 @@ def serve(
     champions = parse_shadows(hosting.shadow or [], names)
     learners = parse_learners(hosting.learner or [], names)
     tokens = read_access(server)
-    known = {**make_rows(hosting.vectors, columns), **given_options(seed=seed, memory=memory), **limits.parse()}
-    known |= given_options(max_features=hosting.max_features)
-    known |= {name: value for name, value in vars(storage).items() if value is not None}
+    own = given_options(seed=seed, memory=memory, max_features=hosting.max_features, **vars(storage))
+    known = {**make_rows(hosting.vectors, columns), **own, **limits.parse()}
     if graph is not None:
         known["graph"] = make_graph(graph, preset)
     elif given_options(preset):
