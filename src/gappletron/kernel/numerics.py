@@ -42,7 +42,8 @@ ROUNDING = 1e-6  # how far the sum of probabilities that come from outside may b
 UNSEEN_LABEL = -1  # in place of a label's position: the graph did not show it
 ALL_ROUNDS, ONE_IN = 1024, 8  # what need not follow every round follows all of the first ones, then one in eight
 
-# Multiples of this, modulo 1, are spread evenly: rounds chosen by them do not keep step with a periodic stream.
+# The golden section, (sqrt(5) - 1) / 2. Its multiples, modulo 1, are spread evenly: rounds chosen by them do not keep
+# step with a periodic stream.
 GOLDEN = 0.6180339887498949
 
 
