@@ -10,8 +10,8 @@ from gappletron.learners.learner import Round
 
 # The probabilities of the labels are ``softmax(b s)``, with b of these, from 1/2 to 16. With costs it is that b under
 # which what was revealed so far was most likely, each round weighted by what was at stake: the largest cost of a class
-# at the label, or that of the action at the labels that are left. Each but the first two is twice the one before
-# the last.
+# at the label, or that of the action at the labels that are left. From the third on, each is twice the one two places
+# before.
 SHARPNESS = tuple(2.0 ** (0.5 * power) for power in range(-2, 9))
 
 TIE = 1e-12  # losses that differ by less are the same
