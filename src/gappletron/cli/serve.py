@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -188,12 +189,12 @@ def set_log_level(server: ServerOptions) -> None:
 
 def read_access(server: ServerOptions) -> list[Token]:
     """Return the tokens of the server, if it may listen where it is to listen."""
-    from gappletron.service.tokens import check_host, is_open_to_others, read_tokens
+    from gappletron.service.tokens import check_host, read_tokens
 
     files = [path for path in (server.token_file, server.admin_token_file) if path is not None]
     tokens = [token for path in files for token in read_tokens(path, may_change=path is files[-1])]
     for path in files:
-        if is_open_to_others(path):
+        if path.stat().st_mode & stat.S_IROTH:
             tell(f"warning: every user of this machine may read the tokens in {path}: chmod o-r it")
     check_host(server.host, tokens)
     return tokens
