@@ -127,7 +127,6 @@ class Guarded(Learner):
     new_class = "weights 0, as uncertain as at the start; exploration uses the new K"
     default_normalize = "columns"
     default_bias = True
-    knows_classes = True
     takes_scores = True
 
     @property

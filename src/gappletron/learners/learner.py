@@ -200,9 +200,6 @@ class Learner(Piece, abstract=True):
     new_class: ClassVar[str] = "weights 0"
     """What happens when a class is added while the learner runs: what it starts with, and which formulas change."""
 
-    knows_classes: ClassVar[bool] = False
-    """Whether a formula depends on the number of classes K: then a class changes the others' rounds by being there."""
-
     def grown(self, state: Any, before: int) -> None:
         """Set what the new classes start with, where the fill value will not do; there were `before` classes."""
 

@@ -132,7 +132,6 @@ class PerceptronsFirst(Learner):
     budget: float = 1.0
     then: Learner = named("gapsmh")
 
-    knows_classes = True
     setting = "bandit"
     tunings = named("gapsmh").tunings
 
