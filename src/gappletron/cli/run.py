@@ -131,13 +131,7 @@ def run(
             learners = tune_learners(learners, pieces.tuning, pieces, feedback, stream)
         with progress("compiling"):
             runs = gp.Runs(
-                learners,
-                stream,
-                feedback,
-                repeats=playing.repeats,
-                monitor=watch,
-                jobs=playing.jobs,
-                **given,
+                learners, stream, feedback, repeats=playing.repeats, monitor=watch, jobs=playing.jobs, **given
             )
 
     tells_default = graph is None and model is None

@@ -34,11 +34,7 @@ Age = Annotated[str | None, typer.Option(help="How long they are kept: 7d, 12h."
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="An SQLite file that no process has open.")]
 
 
-@command(
-    "show mail.sqlite",
-    "show mail.sqlite --name model",
-    "show postgresql://host/models --name mail",
-)
+@command("show mail.sqlite", "show mail.sqlite --name model", "show postgresql://host/models --name mail")
 def show(place: PlaceArgument, name: ModelName = "model") -> None:
     """Show what a store holds of a model; the store may be open."""
     from gappletron.online import decisions
@@ -46,11 +42,7 @@ def show(place: PlaceArgument, name: ModelName = "model") -> None:
     _show(place, decisions.summarise(place, name=name))
 
 
-@command(
-    "changes mail.sqlite",
-    "changes mail.sqlite --last 100",
-    "changes postgresql://host/models --name mail",
-)
+@command("changes mail.sqlite", "changes mail.sqlite --last 100", "changes postgresql://host/models --name mail")
 def changes(
     place: PlaceArgument,
     name: ModelName = "model",
@@ -69,11 +61,7 @@ def changes(
         say(f"event {number:,}, {_format_time(when)}: {kind}{by}{document}")
 
 
-@command(
-    "check mail.sqlite",
-    "check copy.sqlite",
-    "check postgresql://host/models --name mail",
-)
+@command("check mail.sqlite", "check copy.sqlite", "check postgresql://host/models --name mail")
 def check(place: PlaceArgument, name: ModelName = "model") -> None:
     """Check every row and page, and replay the whole log; the store may be open."""
     from gappletron.online import upkeep
@@ -87,11 +75,7 @@ def check(place: PlaceArgument, name: ModelName = "model") -> None:
     say(f"{found.rounds:,} rounds {how}: {compared}")
 
 
-@command(
-    "backup mail.sqlite copy.sqlite",
-    "check copy.sqlite",
-    "backup mail.sqlite copies/mail.sqlite",
-)
+@command("backup mail.sqlite copy.sqlite", "check copy.sqlite", "backup mail.sqlite copies/mail.sqlite")
 def backup(
     place: PlaceArgument, path: Annotated[Path, typer.Argument(metavar="COPY", help="The file to write.")]
 ) -> None:
@@ -177,11 +161,7 @@ def vacuum(place: PlaceArgument) -> None:
         database.close()
 
 
-@command(
-    "accept mail.sqlite",
-    "check mail.sqlite",
-    "backup mail.sqlite copy.sqlite",
-)
+@command("accept mail.sqlite", "check mail.sqlite", "backup mail.sqlite copy.sqlite")
 def accept(file: FileArgument) -> None:
     """Accept a file that was refused because something is missing in it, with what it still holds."""
     from gappletron.online.sqlite import accept
