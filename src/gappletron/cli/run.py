@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,7 +54,9 @@ class PieceOptions:
         metavar="OPTIMIZER",
     )
     normalize: str | None = model_option("normalize")
-    bias: bool | None = option(None, "Add a feature that is always 1. Default: for auto only.", "--bias/--no-bias")
+    bias: bool | None = option(
+        None, "Add a feature that is always 1. Default: for auto, and for tables.", "--bias/--no-bias"
+    )
 
 
 @dataclass(frozen=True)
@@ -193,9 +196,11 @@ def check_early(
 def warn_of_default(histories: Sequence[gp.History]) -> None:
     """Say that every label was seen, where nobody has said what is seen: then the numbers are not those of real use."""
     if histories and all(run.labels_seen == run.rounds for run in histories):
+        revealing = shlex.quote(str(histories[0].graph.classes[0]))
         output.tell(
             "every label was seen: no --graph was given, and by default a prediction shows whether it was right, which "
-            "hides nothing between two classes. Say what is seen in real use, as in --graph filtering --revealing ham"
+            "hides nothing between two classes. Say what is seen in real use, as in --graph filtering --revealing "
+            f"{revealing}"
         )
 
 
