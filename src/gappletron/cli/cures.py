@@ -19,6 +19,7 @@ WORDS = {
     r"use draw\(\) or --plot": "use --plot",
     r"use to_frame\(\) or --json": "use --json",
     r"(give|use) a file that save\(\) wrote": r"\1 a file that `gappletron run --save` or `teach` wrote",
+    r"name one that Online\.open made": "name one that `gappletron serve` or Online.open made",
     r"name a file that Online\.open made": "name a file that `gappletron serve` or Online.open made",
 }
 

@@ -202,7 +202,7 @@ def _show(place: str, found: Summary) -> None:
         ("rows taught", f"{found.taught:,}"),
         *([] if found.restarted is None else [("restarts", _describe_restarts(found.restarts, found.restarted))]),
         ("without features", f"{found.dropped:,}"),
-        ("first, last", " to ".join(_format_time(time) for time in (found.first, found.last))),
+        *([] if found.first is None else [("first, last", " to ".join(map(_format_time, (found.first, found.last))))]),
         ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events"),
         ("snapshots", f"after {', '.join(f'{at:,}' for at in found.snapshots)} events"),
         ("since the last", f"{found.since_snapshot:,} events, to be done again when it is opened"),
