@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,10 +190,11 @@ def check_early(
 def warn_of_default(histories: Sequence[gp.History]) -> None:
     """Say that every label was seen, where nobody has said what is seen: then the numbers are not those of real use."""
     if histories and all(run.labels_seen == run.rounds for run in histories):
+        revealing = shlex.quote(str(histories[0].graph.classes[0]))
         output.tell(
             "every label was seen: no --graph was given, and by default a prediction reveals whether it was right, "
-            "which hides nothing between two classes. Say what is seen in real use, as in "
-            "--graph filtering --revealing ham"
+            "which hides nothing between two classes. Say what is seen in real use, as in --graph filtering --revealing "
+            f"{revealing}"
         )
 
 

@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from gappletron.online.decisions import Summary
     from gappletron.online.events import Restarted
 
-store = typer.Typer(
-    cls=Group, no_args_is_help=True, help="Look after a store: what it holds, checks, backups, exports, retention."
-)
+store = typer.Typer(cls=Group, help="Look after a store: what it holds, checks, backups, exports, retention.")
+
+
+@store.callback(invoke_without_command=True)
+def show_help(context: typer.Context) -> None:
+    """Without a command, show which there are."""
+    if context.invoked_subcommand is None:  # click's own no_args_is_help makes the help the text of an error
+        print(context.get_help())
 
 
 def command(*examples: str) -> Any:
@@ -178,9 +183,9 @@ def _show(place: str, found: Summary) -> None:
         ("rows taught", f"{found.taught:,}"),
         *([] if found.restarted is None else [("restarts", _describe_restarts(found.restarts, found.restarted))]),
         ("without features", f"{found.dropped:,}"),
-        ("first, last", " to ".join(_format_time(time) for time in (found.first, found.last))),
-        ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {len(found.snapshots)} snapshots"),
-        ("", f"there are snapshots after {', '.join(f'{at:,}' for at in found.snapshots)} events"),
+        *([] if found.first is None else [("first, last", " to ".join(map(_format_time, (found.first, found.last))))]),
+        ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events"),
+        ("snapshots", f"after {', '.join(f'{at:,}' for at in found.snapshots)} events"),
         ("since the last", f"{found.since_snapshot:,} events, to be done again when it is opened"),
         ("answers", f"{found.answers:,}"),
         ("exploration", _describe_limits(found)),
