@@ -193,8 +193,8 @@ def warn_of_default(histories: Sequence[gp.History]) -> None:
         revealing = shlex.quote(str(histories[0].graph.classes[0]))
         output.tell(
             "every label was seen: no --graph was given, and by default a prediction reveals whether it was right, "
-            "which hides nothing between two classes. Say what is seen in real use, as in --graph filtering --revealing "
-            f"{revealing}"
+            "which hides nothing between two classes. Say what is seen in real use, as in "
+            f"--graph filtering --revealing {revealing}"
         )
 
 
