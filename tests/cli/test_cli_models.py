@@ -287,3 +287,4 @@ def test_a_pipe_can_be_taught_from(mails, tmp_path, monkeypatch):
         [*command, "--classes", "ham,spam"], input=mails.read_bytes(), capture_output=True, timeout=120, check=True
     )
     assert b"300 rows taught" in done.stderr
+    assert b"for the bandit graph, since no --graph was given" in done.stderr

@@ -56,7 +56,7 @@ def teach(
     from gappletron.data.prepared import prepare_chunks
     from gappletron.graphs.open import find_new_classes, match_classes
 
-    target = out or model
+    target, default = out or model, ""
     check_outputs(out=target, inputs=(data,))
     preset.check(graph)
     gp.named(learner or "auto")  # an error before the file is opened
@@ -70,6 +70,8 @@ def teach(
         for name in find_new_classes(stream.classes, saved.graph):
             saved.add_class(name)
     else:
+        if graph is None:
+            default = ", for the bandit graph, since no --graph was given"
         stream = source.open(data, preset.classes)
         kind = "vectors" if stream.encoder is None else "records"
         feedback = preset.open(graph, stream)
@@ -87,4 +89,4 @@ def teach(
     if stream.encoder is not None and stream.encoder.names:
         saved.keep_names(stream.names)
     saved.save(target)
-    tell(f"{rows:,} rows taught; the model is in {target}")
+    tell(f"{rows:,} rows taught; the model is in {target}{default}")
