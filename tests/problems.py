@@ -184,6 +184,6 @@ def ended(*arguments, compiled: bool = False, columns: int | None = None):
     for stream in (out, err):
         stream.flush()
         texts.append(stream.buffer.getvalue().decode())
-    if compiled:  # what is compiled depends on the tests before
-        texts[1] = "".join(line for line in texts[1].splitlines(keepends=True) if not line.startswith("compiling "))
+    # What is compiled, as the readers of files are in any case, depends on the tests before.
+    texts[1] = "".join(line for line in texts[1].splitlines(keepends=True) if not line.startswith("compiling "))
     return code, *texts
