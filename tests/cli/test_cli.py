@@ -1362,6 +1362,6 @@ def test_a_run_that_sees_no_labels_says_what_to_do(more):
     code, _, err = ended("run", "synthetic:K=3,d=40,T=1000", *stuck, *more)
     assert code == 0
     (line,) = err.splitlines()
-    assert line.startswith("partial-likelihood: Only 0 labels were seen in 1,000 rounds")
+    assert line.startswith("partial-likelihood: No label was seen in 1,000 rounds")
     assert "(teach)" in line
     assert ended("run", "synthetic:K=3,d=40,T=1000", *stuck, *more, "--min-propensity", 0.2)[2] == ""

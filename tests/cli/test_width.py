@@ -107,6 +107,8 @@ def test_help_and_version_are_commands_too():
     assert ended("help", "run") == ended("run", "--help")
     assert ended("help") == ended("--help")
     assert ended("version") == ended("--version")
+    assert ended("store") == ended("store", "--help")
+    assert "?:" not in ended("rnu")[2]
     code, out, err = ended()
     assert (code, err) == (0, "")
     assert "Where to begin" in out
@@ -144,6 +146,7 @@ def test_tables_lose_columns_and_never_digits():
 def test_every_label_seen_is_said(folder):
     _, _, err = ended("run", "mail.csv", "--label", "label")
     assert "every label was seen: no --graph was given" in err
+    assert err.rstrip().endswith("--graph filtering --revealing ham")  # a class of the file
     _, _, err = ended("run", "mail.csv", "--label", "label", "--graph", "bandit")
     assert "every label" not in err
     _, _, err = ended("run", "synthetic:K=5,d=40,T=200")

@@ -226,7 +226,7 @@ def max_needed(shown, graph, wanted):
 
 
 def test_other_pieces_are_refused():
-    with pytest.raises(UserError, match=r"is made of LogisticBase2, FixedOGD and Decoding, not of SmoothHinge\(\)"):
+    with pytest.raises(UserError, match=r"loss must be a LogisticBase2, not SmoothHinge\(\): give LogisticBase2\(\)"):
         DecodedLogistic(SmoothHinge())
     with pytest.raises(UserError, match="needs a learner with a loss"):
         named("one-against-all").replace(exploration=Decoding())

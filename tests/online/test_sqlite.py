@@ -87,6 +87,8 @@ def test_what_is_no_store_is_refused(place, tmp_path):
     assert place.read_bytes() == b"dear reader, " * 500
     other = tmp_path / "other.sqlite"
     tamper(other, "CREATE TABLE letters (text)")
+    with pytest.raises(UserError, match="is a store, not a saved model"):
+        Online.load(other)
     for call in (lambda: opened(other), lambda: Online.from_store(other)):
         with pytest.raises(UserError, match="holds other tables, or none, and no store"):
             call()

@@ -143,6 +143,19 @@ def test_processes_change_nothing(tmp_path):
 # --------------------------------------------------------------------------------------------------------------- resume
 
 
+@pytest.mark.parametrize("figure", ["bandit-best", "bandit-theory", "norms", "ours"])
+def test_every_loop_that_is_played_is_compiled_before(figure):
+    """With some tunings a learner has other pieces, and so another loop."""
+    tasks = select_tasks([figure], rounds=1000, repeats=1)
+
+    def loops(some):
+        return {(compiling.list_classes(tune_learner(task)), runner.lanes_for(task.classes)) for task in some}
+
+    chosen = runner.choose_loops(tasks)
+    assert loops(chosen) == loops(tasks)
+    assert len(loops(chosen)) == len(chosen)
+
+
 def test_nothing_is_played_twice(undisturbed):
     before, view = table_of(undisturbed), Watching()
     reproduce(undisturbed, figures=["full"], rounds=300, repeats=2, view=view)

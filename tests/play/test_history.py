@@ -128,7 +128,7 @@ def test_a_run_that_sees_no_labels_warns():
     graph = FeedbackGraph.label_efficient(2)
     run = stuck(graph)
     assert (run.error_rate, run.labels_seen) == (1.0, 0)
-    sentence = "Only 0 labels were seen in 1,000 rounds, and the error may be anything from 0.00 to 1.00"
+    sentence = "No label was seen in 1,000 rounds, and the error may be anything from 0.00 to 1.00"
     assert run.warning.startswith(sentence)
     assert all(cure in run.warning for cure in ("teach", "min_propensity", "budget"))
     assert stuck(graph, rounds=999).warning is None  # too early to tell

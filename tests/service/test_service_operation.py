@@ -560,4 +560,4 @@ def test_restarts_and_the_lack_of_labels_are_told(tmp_path):
             assert metrics(again)["gappletron_restarts_total", "m"] == 2
             report = again.get("/v1/estimates").json["report"]
     assert report["restarts"] == [{"round": 1100, "reason": "reset"}] * 2
-    assert re.match(r"Only 0 labels were seen in 1,\d\d\d rounds", report["warning"])
+    assert re.match(r"No label was seen in 1,\d\d\d rounds", report["warning"])

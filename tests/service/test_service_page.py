@@ -214,7 +214,7 @@ def test_the_page_shows_and_does_what_it_says(model, tmp_path, path, token):
     assert steps <= {0.1, 0.2, 0.5, 1, 2, 5, 10, 20}
     assert sum(seen["bars"]) == pytest.approx(100)  # shares of the whole, not of the largest
     assert json.loads(seen["example"]).keys() == {"message"}  # what the encoder declares
-    assert seen["limits"] == ["each label at least 2%; budget 0 of 5 per day", "at most 10,000"]
+    assert seen["limits"] == ["each label at least 2%; budget 0 of 5 per day", "up to 10,000 may wait"]
     assert seen["columns"].startswith("All records since the start")
     assert seen["problem"] is None
     assert seen.get("complaint", False) is False  # only after a wrong token
@@ -260,7 +260,7 @@ def test_the_page_tells_of_restarts_and_of_too_few_labels(tmp_path, monkeypatch)
             dumped = shown(f"{address}/", tmp_path / "browser")
     assert "The learner restarted after round 100 (it was reset)." in dumped
     assert "<title>round 100: restart: it was reset</title>" in dumped
-    assert "Only 0 labels were seen in" in dumped
+    assert "No label was seen in" in dumped
 
 
 def test_the_curve_marks_changes_of_limits(model, tmp_path):

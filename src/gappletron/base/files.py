@@ -104,13 +104,11 @@ def _open_special(path: str | os.PathLike[str]) -> IO[bytes]:
 UNSUPPORTED = tuple(getattr(errno, name) for name in ("EINVAL", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "ENOTTY", "EBADF"))
 
 
-def synchronise(descriptor: int, *, data_only: bool = False) -> None:
+def synchronise(descriptor: int) -> None:
     """Let what was written to a file survive a power failure; raise an OSError where nobody can tell.
 
     After an error a second call proves nothing: the system may have dropped what it could not write, and reports that
     only once.
-
-    :param data_only: the content and the length are enough; the times of the file may come later.
     """
     full = getattr(fcntl, "F_FULLFSYNC", None)
     if fcntl is not None and full is not None:  # macOS, where fsync leaves the data in the memory of the drive
@@ -121,8 +119,7 @@ def synchronise(descriptor: int, *, data_only: bool = False) -> None:
                 raise
         else:
             return
-    flush = getattr(os, "fdatasync", os.fsync) if data_only else os.fsync
-    flush(descriptor)
+    os.fsync(descriptor)
 
 
 def synchronise_folder(folder: Path) -> None:
@@ -138,14 +135,6 @@ def synchronise_folder(folder: Path) -> None:
             raise
     finally:
         os.close(descriptor)
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it; the names of new ones survive a power failure."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for each in reversed(missing):
-        synchronise_folder(each.parent)
 
 
 def _remove_parts(target: Path) -> None:

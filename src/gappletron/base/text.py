@@ -20,10 +20,12 @@ LETTERS_SHOWN = 80
 def listing(items: Iterable[object], most: int = 8, letters: int = LETTERS_SHOWN) -> str:
     """Return the items as a phrase, each shortened to so many letters, cut after `most` of them.
 
-    >>> listing("abc"), listing(range(10), most=3)
-    ("'a', 'b', 'c'", '0, 1, 2 and 7 more')
+    >>> listing("abc"), listing(range(10), most=3), listing(range(4), most=3)
+    ("'a', 'b', 'c'", '0, 1, 2 and 7 more', '0, 1, 2, 3')
     """
     listed = list(items)
+    if len(listed) == most + 1:  # the last one is no longer than "and 1 more", and may be the one that is looked for
+        most += 1
     more = len(listed) - most
     shown = ", ".join(shorten(repr(item), letters) for item in listed[:most])
     return shown if more <= 0 else f"{shown} and {more} more"

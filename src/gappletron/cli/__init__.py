@@ -102,7 +102,9 @@ def run_command(arguments: list[str]) -> int:
         return 2
     except USAGE_ERROR as error:
         command = "gappletron" if error.ctx is None else error.ctx.command_path
-        tell(f"gappletron: {' '.join(error.format_message().split()).rstrip('.')}: see {command} --help")
+        message = " ".join(error.format_message().split())
+        message = f"{message} See" if message.endswith("?") else f"{message.rstrip('.')}: see"
+        tell(f"gappletron: {message} {command} --help")
         return 2
     except SystemExit:  # click ends so where the reader has closed the pipe
         return 0

@@ -4,7 +4,7 @@ import re
 
 # What is said in Python, and on the command line.
 WORDS = {
-    r" \((?:format|classes|columns)=[^)]*\)": "",
+    r" \((?:format|classes|columns|label)=[^)]*\)": "",
     r"\(normalize='unit', --normalize unit\)": "(--normalize unit)",
     r"normalize='unit'": "--normalize unit",
     r"\brevealing=('?)([^:]+?)\1:": r"--revealing \2:",
@@ -18,6 +18,8 @@ WORDS = {
     r"make it with Encoder\(names=True\)": "make it with --names (of teach, run or serve)",
     r"use draw\(\) or --plot": "use --plot",
     r"use to_frame\(\) or --json": "use --json",
+    r"(give|use) a file that save\(\) wrote": r"\1 a file that `gappletron run --save` or `teach` wrote",
+    r"name one that Online\.open made": "name one that `gappletron serve` or Online.open made",
     r"name a file that Online\.open made": "name a file that `gappletron serve` or Online.open made",
 }
 

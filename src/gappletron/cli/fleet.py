@@ -106,15 +106,15 @@ def fleet(
         raise UserError(f"--address {models.address!r} is not the address of a server: write http://host:port")
     if models.address is None and server.host in ("0.0.0.0", "::") and store.startswith(URLS):
         raise UserError(f"the host {server.host!r} is no address that others can be sent to: give --address as well")
-    new = {**make_rows(models.vectors, columns), **given_options(seed=seed, memory=memory, learner=models.learner)}
-    new |= given_options(max_features=models.max_features)
+    own = given_options(seed=seed, memory=memory, learner=models.learner, max_features=models.max_features)
+    new = {**make_rows(models.vectors, columns), **own}
     if graph is not None:
         new = {"encoder": gp.Encoder(), "graph": make_graph(graph, preset), **new}
         if models.vectors:
             del new["encoder"]
     elif new or given_options(preset):
         raise UserError("options of new models were given, and none can be made without a graph: give --graph as well")
-    known = {**new, **limits.parse(), **{name: value for name, value in vars(storage).items() if value is not None}}
+    known = {**new, **limits.parse(), **given_options(**vars(storage))}
     with bind_socket(server.host, server.port) as listening:
         with progress("opening"):
             shared = Shared(store, storage.durability, models.address or make_address(listening, server))

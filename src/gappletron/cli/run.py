@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,13 +132,7 @@ def run(
             learners = tune_learners(learners, pieces.tuning, pieces, feedback, stream)
         with progress("compiling"):
             runs = gp.Runs(
-                learners,
-                stream,
-                feedback,
-                repeats=playing.repeats,
-                monitor=watch,
-                jobs=playing.jobs,
-                **given,
+                learners, stream, feedback, repeats=playing.repeats, monitor=watch, jobs=playing.jobs, **given
             )
 
     tells_default = graph is None and model is None
@@ -195,10 +190,11 @@ def check_early(
 def warn_of_default(histories: Sequence[gp.History]) -> None:
     """Say that every label was seen, where nobody has said what is seen: then the numbers are not those of real use."""
     if histories and all(run.labels_seen == run.rounds for run in histories):
+        revealing = shlex.quote(str(histories[0].graph.classes[0]))
         output.tell(
             "every label was seen: no --graph was given, and by default a prediction reveals whether it was right, "
             "which hides nothing between two classes. Say what is seen in real use, as in "
-            "--graph filtering --revealing ham"
+            f"--graph filtering --revealing {revealing}"
         )
 
 

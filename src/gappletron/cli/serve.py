@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import socket
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -156,9 +157,8 @@ def serve(
     champions = parse_shadows(hosting.shadow or [], names)
     learners = parse_learners(hosting.learner or [], names)
     tokens = read_access(server)
-    known = {**make_rows(hosting.vectors, columns), **given_options(seed=seed, memory=memory), **limits.parse()}
-    known |= given_options(max_features=hosting.max_features)
-    known |= {name: value for name, value in vars(storage).items() if value is not None}
+    own = given_options(seed=seed, memory=memory, max_features=hosting.max_features, **vars(storage))
+    known = {**make_rows(hosting.vectors, columns), **own, **limits.parse()}
     if graph is not None:
         known["graph"] = make_graph(graph, preset)
     elif given_options(preset):
@@ -179,11 +179,7 @@ def serve(
                 hosted = host_models({name: open_model(*seat) for name, seat in seats.items()}, champions, **about)
             check_kinds(hosting, [each.takes_records for each in hosted])
             application = app.create_app(
-                hosted,
-                tokens=tokens,
-                max_body=server.max_body,
-                logs_access=server.access_log,
-                standbys=standbys,
+                hosted, tokens=tokens, max_body=server.max_body, logs_access=server.access_log, standbys=standbys
             )
         run(application, listening, server, ", ".join(names))
 
@@ -197,12 +193,12 @@ def set_log_level(server: ServerOptions) -> None:
 
 def read_access(server: ServerOptions) -> list[Token]:
     """Return the tokens of the server, if it may listen where it is to listen."""
-    from gappletron.service.tokens import check_host, is_open_to_others, read_tokens
+    from gappletron.service.tokens import check_host, read_tokens
 
     files = [path for path in (server.token_file, server.admin_token_file) if path is not None]
     tokens = [token for path in files for token in read_tokens(path, may_change=path is files[-1])]
     for path in files:
-        if is_open_to_others(path):
+        if path.stat().st_mode & stat.S_IROTH:
             tell(f"warning: every user of this machine may read the tokens in {path}: chmod o-r it")
     check_host(server.host, tokens)
     return tokens

@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from gappletron.online.decisions import Summary
     from gappletron.online.events import Restarted
 
-store = typer.Typer(
-    cls=Group, no_args_is_help=True, help="Look after a store: what it holds, checks, backups, exports, retention."
-)
+store = typer.Typer(cls=Group, help="Look after a store: what it holds, checks, backups, exports, retention.")
+
+
+@store.callback(invoke_without_command=True)
+def show_help(context: typer.Context) -> None:
+    """Without a command, show which there are."""
+    if context.invoked_subcommand is None:  # click's own no_args_is_help makes the help the text of an error
+        print(context.get_help())
 
 
 def command(*examples: str) -> Any:
@@ -34,11 +39,7 @@ Age = Annotated[str | None, typer.Option(help="How long they are kept: 7d, 12h."
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="An SQLite file that no process has open.")]
 
 
-@command(
-    "show mail.sqlite",
-    "show mail.sqlite --name model",
-    "show postgresql://host/models --name mail",
-)
+@command("show mail.sqlite", "show mail.sqlite --name model", "show postgresql://host/models --name mail")
 def show(place: PlaceArgument, name: ModelName = "model") -> None:
     """Show what a store holds of a model; the store may be open."""
     from gappletron.online import decisions
@@ -46,11 +47,7 @@ def show(place: PlaceArgument, name: ModelName = "model") -> None:
     _show(place, decisions.summarise(place, name=name))
 
 
-@command(
-    "changes mail.sqlite",
-    "changes mail.sqlite --last 100",
-    "changes postgresql://host/models --name mail",
-)
+@command("changes mail.sqlite", "changes mail.sqlite --last 100", "changes postgresql://host/models --name mail")
 def changes(
     place: PlaceArgument,
     name: ModelName = "model",
@@ -69,11 +66,7 @@ def changes(
         say(f"event {number:,}, {_format_time(when)}: {kind}{by}{document}")
 
 
-@command(
-    "check mail.sqlite",
-    "check copy.sqlite",
-    "check postgresql://host/models --name mail",
-)
+@command("check mail.sqlite", "check copy.sqlite", "check postgresql://host/models --name mail")
 def check(place: PlaceArgument, name: ModelName = "model") -> None:
     """Check every row and page, and replay the whole log; the store may be open."""
     from gappletron.online import upkeep
@@ -87,11 +80,7 @@ def check(place: PlaceArgument, name: ModelName = "model") -> None:
     say(f"{found.rounds:,} rounds {how}: {compared}")
 
 
-@command(
-    "backup mail.sqlite copy.sqlite",
-    "check copy.sqlite",
-    "backup mail.sqlite copies/mail.sqlite",
-)
+@command("backup mail.sqlite copy.sqlite", "check copy.sqlite", "backup mail.sqlite copies/mail.sqlite")
 def backup(
     place: PlaceArgument, path: Annotated[Path, typer.Argument(metavar="COPY", help="The file to write.")]
 ) -> None:
@@ -177,11 +166,7 @@ def vacuum(place: PlaceArgument) -> None:
         database.close()
 
 
-@command(
-    "accept mail.sqlite",
-    "check mail.sqlite",
-    "backup mail.sqlite copy.sqlite",
-)
+@command("accept mail.sqlite", "check mail.sqlite", "backup mail.sqlite copy.sqlite")
 def accept(file: FileArgument) -> None:
     """Accept a file that was refused because something is missing in it, with what it still holds."""
     from gappletron.online.sqlite import accept
@@ -198,9 +183,9 @@ def _show(place: str, found: Summary) -> None:
         ("rows taught", f"{found.taught:,}"),
         *([] if found.restarted is None else [("restarts", _describe_restarts(found.restarts, found.restarted))]),
         ("without features", f"{found.dropped:,}"),
-        ("first, last", " to ".join(_format_time(time) for time in (found.first, found.last))),
-        ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events, {len(found.snapshots)} snapshots"),
-        ("", f"there are snapshots after {', '.join(f'{at:,}' for at in found.snapshots)} events"),
+        *([] if found.first is None else [("first, last", " to ".join(map(_format_time, (found.first, found.last))))]),
+        ("size", f"{found.bytes / 1e6:,.1f} MB, {found.events:,} events"),
+        ("snapshots", f"after {', '.join(f'{at:,}' for at in found.snapshots)} events"),
         ("since the last", f"{found.since_snapshot:,} events, to be done again when it is opened"),
         ("answers", f"{found.answers:,}"),
         ("exploration", _describe_limits(found)),

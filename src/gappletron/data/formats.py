@@ -1,9 +1,9 @@
 """The formats of files: CSV, TSV, JSON lines, Parquet, Vowpal Wabbit's text and svmlight, all in :data:`FORMATS`.
 
 To add a format, write a reader and an entry of the table. A reader yields blocks of rows; asked for `only` one column,
-it may leave out others. CSV and Parquet are read by
-pyarrow. Lines of JSON and of Vowpal Wabbit's text are read by columns where all of a block fit into such
-(:mod:`gappletron.data.lines`), else one by one; each block may have other columns.
+it may leave out others. CSV and Parquet are read by pyarrow. Lines of JSON and of Vowpal Wabbit's text are read by
+columns where all of a block fit into such (:mod:`gappletron.data.lines`), else one by one; each block may have other
+columns.
 """
 
 import codecs
@@ -327,7 +327,7 @@ def recognise(first: bytes) -> Format | None:
     >>> recognise(b"label,age\\nyes,41\\n").name, recognise(b"1 3:0.5\\n")
     ('csv', None)
     """
-    line = _first_line(first)
+    line = decode(first.removeprefix(codecs.BOM_UTF8)[:65536].split(b"\n")[0]).strip()
     return next((one for one in FORMATS.values() if one.fits(first, line)), None)
 
 
@@ -346,10 +346,6 @@ def find_format(source: Source, name: str | None, is_table: bool) -> Format:
     if found is None:
         raise UserError(f"{source.name} looks like no known table: name its format, as in --format csv (format='csv')")
     return found
-
-
-def _first_line(first: bytes) -> str:
-    return decode(first.removeprefix(codecs.BOM_UTF8)[:65536].split(b"\n")[0]).strip()
 
 
 def describe_content(first: bytes) -> str:

@@ -616,11 +616,7 @@ def _read_edges(edges: Iterable[Any], rows: Positions, columns: Positions) -> ND
 
 
 def _add_class(
-    graph: FeedbackGraph,
-    name: Label,
-    reveals: Iterable[Label] | None,
-    revealed_by: Iterable[Label] | None,
-    costs: Any,
+    graph: FeedbackGraph, name: Label, reveals: Iterable[Label] | None, revealed_by: Iterable[Label] | None, costs: Any
 ) -> FeedbackGraph:
     """Return the graph with one more class: see :meth:`FeedbackGraph.with_class`."""
     K, classes = graph.n_classes, (*graph.classes, check_label(name, "class"))

@@ -55,10 +55,11 @@ def describe(graph: FeedbackGraph, width: int | None) -> str:
             "surrogate regret does not grow with the number of rounds."
         )
     else:
+        several = "one of these actions; together they reveal every class"
         lines.append(
-            "  Exploration plays one of these actions; together they reveal every class. The surrogate regret is "
-            f"of order sqrt(rho K T) = sqrt({graph.rho * K} T): about {math.sqrt(graph.rho * K * 1e5):,.0f} mistakes "
-            "over T = 100,000 rounds, up to constants."
+            f"  Exploration plays {several if graph.rho > 1 else 'this action, which reveals every class'}. "
+            f"The surrogate regret is of order sqrt(rho K T) = sqrt({graph.rho * K} T): about "
+            f"{math.sqrt(graph.rho * K * 1e5):,.0f} mistakes over T = 100,000 rounds, up to constants."
         )
     if graph.has_costs:
         lines += ["", *_describe_costs(graph)]

@@ -59,6 +59,8 @@ SMALL = 100_000
 
 # Seconds of a processor that the machine code of one function takes, about.
 SECONDS_TO_COMPILE = 3
+# Pieces that a run has only where they are asked for, and what they are called in the log.
+OPTIONAL = {"Watch": "with estimates", "LeastPropensity": "with a least propensity", "Budgeted": "with a budget"}
 log = logging.getLogger("gappletron.compiling")
 
 _interpreted: ContextVar[bool] = ContextVar("interpreted", default=False)
@@ -214,7 +216,9 @@ class Wanted(NamedTuple):
     def __str__(self) -> str:
         pieces = [cls.__name__ for cls in self.classes if cls is not tuple]
         lanes = [name.replace("Lanes", "up to ") + " classes" for name in pieces if name[5:].isdigit()]
-        return ", ".join([self.function.__name__, *pieces[:1], *lanes])
+        # Each of these is compiled by itself, after the same code without it.
+        more = [words for name, words in OPTIONAL.items() if name in pieces]
+        return ", ".join([self.function.__name__, *pieces[:1], *lanes, *more])
 
     @property
     def file(self) -> Path | None:

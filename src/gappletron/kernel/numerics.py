@@ -42,7 +42,8 @@ ROUNDING = 1e-6  # how far the sum of probabilities that come from outside may b
 UNSEEN_LABEL = -1  # in place of a label's position: the graph did not show it
 ALL_ROUNDS, ONE_IN = 1024, 8  # what need not follow every round follows all of the first ones, then one in eight
 
-# Multiples of this, modulo 1, are spread evenly: rounds chosen by them do not keep step with a periodic stream.
+# The golden section, (sqrt(5) - 1) / 2. Its multiples, modulo 1, are spread evenly: rounds chosen by them do not keep
+# step with a periodic stream.
 GOLDEN = 0.6180339887498949
 
 
@@ -445,6 +446,28 @@ def sharpened_softmax(scores: Floats, sharpness: float, out: Floats) -> None:
         total += out[k]
     for k in range(scores.size):
         out[k] /= total
+
+
+@helper
+def shown_probability(graph: Any, probabilities: Floats, y: int) -> float:
+    """P(y observed) = sum_i p(i) A[i, y], on a graph for compiled code."""
+    sole = graph.sole_observer[y]
+    if sole >= 0:
+        return probabilities[sole]
+    total = 0.0
+    for i in range(probabilities.size):
+        if graph.observers[y, i]:
+            total += probabilities[i]
+    return total
+
+
+@helper
+def least_propensity(graph: Any, probabilities: Floats) -> float:
+    """The least probability with which a label is shown."""
+    least = 1.0
+    for y in range(graph.observers.shape[0]):
+        least = min(least, shown_probability(graph, probabilities, y))
+    return least
 
 
 def is_distribution(probabilities: Floats) -> bool:

@@ -289,16 +289,16 @@ def _normalise(value: Any, kind: type, name: str) -> Any:
             raise UserError(f"{name} must be True or False, not {value!r}")
         return value
     if not isinstance(value, kind):
-        raise UserError(f"{name} must be a component, not {value!r}: give {_suggest_piece(value, kind)}")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise UserError(f"{name} must be {article} {kind.__name__}, not {value!r}: give {_suggest_piece(value, kind)}")
     return value
 
 
 def _suggest_piece(value: Any, kind: type) -> str:
-    """Return the piece that a text seems to mean, as in ``AdaGrad()`` for "ada-grad", or what kind is wanted."""
+    """Return the piece that a text seems to mean, as in ``AdaGrad()`` for "ada-grad", or where to look."""
     if isinstance(value, str):
         plain = value.replace("-", "").replace("_", "").lower()
         for found, cls in package_pieces.items():
             if found.lower() == plain and issubclass(cls, kind):
                 return f"{found}()"
-    article = "an" if kind.__name__[0] in "AEIOU" else "a"
-    return f"{article} {kind.__name__}, for example one of gappletron.{kind.__module__.removeprefix('gappletron.')}"
+    return f"{kind.__name__}()" if vars(kind)["_final"] else f"one of {kind.__module__}"

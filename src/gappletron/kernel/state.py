@@ -38,9 +38,8 @@ class Field:
     :param diagonal: for a square array, whose axes repeat in the same order: the value on its diagonal.
     :param least: no entry is ever less (with `diagonal`: no entry of the diagonal).
     :param above: every entry is always greater (with `diagonal`: every entry of the diagonal).
-    :param finite: whether every entry is always finite; NaN is never allowed.
 
-    The last three are checked when a state is saved or loaded.
+    The last two are checked when a state is saved or loaded, and so is that every entry is finite.
 
     >>> Field("features", "classes", fill=0.5)
     Field('features', 'classes', fill=0.5)
@@ -54,20 +53,19 @@ class Field:
         diagonal: float | None = None,
         least: float | None = None,
         above: float | None = None,
-        finite: bool = True,
     ) -> None:
         for axis in axes:
             if axis not in AXES and not (type(axis) is int and axis > 0):
                 raise UserError(f"a field has no axis {axis!r}: use 'features', 'classes', 'actions' or a length")
         self.axes = axes or (1,)
         self.dtype, self.fill, self.diagonal = np.dtype(dtype), fill, diagonal
-        self.least, self.above, self.finite = least, above, finite
+        self.least, self.above = least, above
         half = len(self.axes) // 2
         if diagonal is not None and self.axes[:half] != self.axes[half:]:
             raise UserError(f"a field with the axes {self.axes} has no diagonal: repeat its axes in the same order")
 
     def __repr__(self) -> str:
-        defaults = {"fill": 0.0, "diagonal": None, "least": None, "above": None, "finite": True}
+        defaults = {"fill": 0.0, "diagonal": None, "least": None, "above": None}
         options = [f"{name}={value!r}" for name in defaults if (value := getattr(self, name)) != defaults[name]]
         return f"{type(self).__name__}({', '.join([*map(repr, self.axes), *options])})"
 
@@ -77,8 +75,8 @@ class Field:
         >>> Field(least=0).problem(np.array([-2.0])), Field(least=0).problem(np.array([2.0]))
         ('has an entry below 0', None)
         """
-        if values.dtype.kind == "f" and not (np.isfinite(values) if self.finite else ~np.isnan(values)).all():
-            return "is not finite" if self.finite else "is not a number"
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            return "is not finite"
         if self.diagonal is not None:
             letters = "abcdef"[: values.ndim // 2]
             values = np.einsum(f"{letters}{letters}->{letters}", values)  # a view

@@ -79,7 +79,6 @@ class Banditron(BanditFeedback):
 
     gamma: Share = 0.05
 
-    knows_classes = True
     new_class = "weights 0; exploration is uniform over the new K; gamma stays"
     reference = "Kakade, Shalev-Shwartz, Tewari: Efficient bandit algorithms for online multiclass prediction (2008)"
 
@@ -215,7 +214,6 @@ class NewtonStep(BanditFeedback, abstract=True):
     beta: Positive = 0.01
     radius: Positive = 1.0
 
-    knows_classes = True
     new_class = "weights 0 and the first precision; softmax, exploration and the 1/K of the gradient use the new K"
     reference = "Hazan, Kale: Newtron: an efficient bandit algorithm for online multiclass prediction (2011)"
 
@@ -409,7 +407,6 @@ class SobaFamily(BanditFeedback, abstract=True):
         """The same learner, exploring at a fixed rate."""
         return self.replace(rate=FixedRate(gamma))
 
-    knows_classes = True
     new_class = "weights 0 and the first precision; exploration and the adaptive rate use the new K; M and Q stay"
 
     def distribution(self, state: Any, plan: Plan, x: Row, scores: Floats, out: Floats) -> Decision:

@@ -16,8 +16,6 @@ class Composed(Learner, abstract=True):
     optimizer: Optimizer
     exploration: Exploration
 
-    knows_classes = True
-
     def table(self, graph: FeedbackGraph) -> Any:
         return self.exploration.table(graph)
 

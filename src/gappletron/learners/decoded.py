@@ -3,15 +3,13 @@
 import math
 from typing import Any, Self
 
-from gappletron.base.errors import UserError
 from gappletron.kernel.numerics import Row
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.decoding import Decoding, decoding_rate
-from gappletron.learners.exploration.rules import Exploration
 from gappletron.learners.gappletron import WithLoss
 from gappletron.learners.learner import Learner, Problem
-from gappletron.learners.losses import CURVATURE, LogisticBase2, Loss
-from gappletron.learners.optimizers import FixedOGD, Optimizer
+from gappletron.learners.losses import CURVATURE, LogisticBase2
+from gappletron.learners.optimizers import FixedOGD
 
 # What a single run costs more than the mean (docs, page Decoding): so many times ln(2/delta), and a factor of the
 # exploration. The steps are half as large.
@@ -38,9 +36,9 @@ class DecodedLogistic(WithLoss):
     ('decoded-logistic', Decoding(gamma=1.0, horizon=0.0))
     """
 
-    loss: Loss = LogisticBase2()
-    optimizer: Optimizer = FixedOGD(0.85)
-    exploration: Exploration = Decoding()
+    loss: LogisticBase2 = LogisticBase2()
+    optimizer: FixedOGD = FixedOGD(0.85)
+    exploration: Decoding = Decoding()
 
     setting = "any graph"
     reference = "ours; the decoding is that of Sakaue, Bao, Tsuchiya, Oki: Online structured prediction with \
@@ -48,30 +46,19 @@ Fenchel-Young losses and improved surrogate regret for online multiclass classif
     tunings = ("theory", "any-time", "moving", "high-probability", "only-t")
     new_class = "weights 0; gamma and n_t stay"
 
-    def check(self) -> None:
-        wanted = LogisticBase2, FixedOGD, Decoding
-        for piece, kind in zip((self.loss, self.optimizer, self.exploration), wanted, strict=True):
-            if not isinstance(piece, kind):
-                raise UserError(
-                    f"DecodedLogistic is made of LogisticBase2, FixedOGD and Decoding, not of {piece!r}: use Gappletron"
-                )
-
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         self.optimizer.scores(state.optimizer, x, out)
-        rule: Any = self.exploration
-        pace = decoding_rate(rule.gamma, rule.horizon, state.exploration.blind[0])
+        pace = decoding_rate(self.exploration.gamma, self.exploration.horizon, state.exploration.blind[0])
         for k in range(out.size):
             out[k] *= pace
 
     def rate_after(self, blind: int) -> float:
         """eta_t after so many rounds whose y* does not reveal."""
-        return float(self.optimizer.rate * self.pace_after(blind))  # type: ignore[attr-defined]
+        return self.optimizer.rate * self.pace_after(blind)
 
     def pace_after(self, blind: int) -> float:
         """gamma_t after so many rounds whose y* does not reveal."""
-        rule = self.exploration
-        assert isinstance(rule, Decoding)
-        return float(decoding_rate(rule.gamma, rule.horizon, blind))
+        return float(decoding_rate(self.exploration.gamma, self.exploration.horizon, blind))
 
     def tuned(self, tuning: str, problem: Problem) -> Self:
         X, rho = problem.norm(), problem.graph.rho

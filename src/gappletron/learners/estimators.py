@@ -5,7 +5,6 @@ is the label. That is used as it is. Which rounds reveal it depends on x and on 
 has to be weighted.
 """
 
-import math
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -22,17 +21,7 @@ from gappletron.learners.exploration.rules import Exploration, InverseGap, Outlo
 from gappletron.learners.exploration.squarecb import SquareCB
 from gappletron.learners.learner import Decision, Learner, Round
 from gappletron.learners.optimizers import ConfidenceWeighted, Optimizer
-
-# The probabilities of the labels are ``softmax(b s)``, with b of these, from 1/2 to 16. With costs it is that b under
-# which what was revealed so far was most likely, each round weighted by what was at stake: the largest cost of a class
-# at the label, or that of the action at the labels that are left. Each but the first two is twice the one before
-# the last.
-SHARPNESS = tuple(2.0 ** (0.5 * power) for power in range(-2, 9))
-
-TIE = 1e-12  # losses that differ by less are the same
-
-# What was shown is never taken for less likely than this when the values of b are compared.
-LEAST_CHANCE = 1e-9
+from gappletron.learners.sharpness import SHARPNESS, average_softmax, best_sharpness, compare_sharpness
 
 # The classes that an action does not reveal are never taken for less likely than this, all together.
 LEAST_REST = 1e-6
@@ -130,60 +119,6 @@ class Estimator(Composed, abstract=True):
     @compiled
     def differentiate(self, plan: Plan, played: Round, out: Floats) -> bool:
         """Fill `out` with the derivatives of the loss of what the round showed; False where it showed nothing."""
-
-
-@helper
-def average_softmax(fit: Floats, scores: Floats, work: Floats, out: Floats) -> None:
-    """Fill `out` with ``softmax(b s)``, averaged over the values of b with weights ``exp(-loss)``; `work` is room for a
-    number per class.
-    """
-    least = fit[0]
-    for b in range(1, fit.size):
-        least = min(least, fit[b])
-    total = 0.0
-    for k in range(scores.size):
-        out[k] = 0.0
-    for b in range(fit.size):
-        part = math.exp(least - fit[b])
-        sharpened_softmax(scores, SHARPNESS[b], work)
-        total += part
-        for k in range(scores.size):
-            out[k] += part * work[k]
-    for k in range(scores.size):
-        out[k] /= total
-
-
-@helper
-def best_sharpness(fit: Floats) -> float:
-    """The b with the least loss so far; the lowest one on a tie, also where rounding errors make a difference."""
-    best = 0
-    for b in range(1, fit.size):
-        if fit[b] < fit[best] - TIE:
-            best = b
-    return SHARPNESS[best]
-
-
-@helper
-def compare_sharpness(fit: Floats, plan: Plan, scores: Floats, played: Round, stake: float, work: Floats) -> None:
-    """Add the losses of the round: minus the logarithm of how likely it was under each b, the label or that it is none
-    of the classes shown, times what was at stake. `work` is room for a number per class.
-    """
-    top = argmax(scores)
-    for first in range(2):
-        for k in range(scores.size):
-            work[k] = math.exp(SHARPNESS[first] * (scores[k] - scores[top]))
-        for b in range(first, fit.size, 2):
-            total, shown = 0.0, 0.0
-            if played.label >= 0:
-                shown = work[played.label]
-            else:
-                for k in range(scores.size):
-                    if not plan.graph.visible[played.action, k]:
-                        shown += work[k]
-            for k in range(scores.size):
-                total += work[k]
-                work[k] *= work[k]  # for the next b, which is twice this one
-            fit[b] -= stake * math.log(max(LEAST_CHANCE, shown / total))
 
 
 @helper

@@ -48,7 +48,6 @@ class Exp3G(Learner):
         """The estimated losses of the classes, added up; an extra action's are the number of rounds."""
         return {"losses": Field("classes", least=0), "rounds": Field(least=0)}
 
-    knows_classes = True
     new_class = "the smallest estimated loss of the others, since with 0 it would be played almost always"
 
     def grown(self, state: Any, before: int) -> None:

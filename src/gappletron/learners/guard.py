@@ -28,32 +28,26 @@ from numpy.typing import NDArray
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph, Plan
 from gappletron.graphs.sums import multiply
-from gappletron.kernel.numerics import Row, argmax, dot, is_followed, rival, sharpened_softmax
+from gappletron.kernel.numerics import Row, argmax, dot, is_followed, margin, rival, sharpened_softmax
 from gappletron.kernel.pieces import NotNegative, Positive, Share, compiled, helper, seldom
 from gappletron.kernel.state import Field, Layout, Scratch, freeze
 from gappletron.kernel.types import Floats
-from gappletron.learners.estimators import (
-    SHARPNESS,
-    average_softmax,
-    best_sharpness,
-    compare_sharpness,
-)
 from gappletron.learners.exploration.minimax import Game, make_game
 from gappletron.learners.exploration.rules import LEAST_COST, Exploration, InverseGap, Outlook
 from gappletron.learners.exploration.secure import secure, value
 from gappletron.learners.learner import Decision, Learner, Round, exchange, propensity
+from gappletron.learners.losses import smooth_hinge, smooth_slope
 from gappletron.learners.optimizers import fill_all
 from gappletron.learners.run_bound import DISTRUST, REASONS, Restart, RunBound
-from gappletron.learners.score_parts import (
-    COSTS,
-    GIVEN,
-    GUARD,
-    LIMITS,
-    ScoreParts,
-    not_linear,
-    score_entries,
-)
+from gappletron.learners.score_parts import COSTS, GIVEN, GUARD, LIMITS, ScoreParts, not_linear, score_entries
 from gappletron.learners.scorers import NONE, RESET, RETURN, Scorer, Tracking
+from gappletron.learners.sharpness import (
+    SHARPNESS,
+    average_softmax,
+    begin_comparison,
+    best_sharpness,
+    compare_sharpness,
+)
 
 # What the state keeps of the guard's sums: of max(0, V_t), of the scorer's losses and of the guard's own (each label
 # that was seen weighted by 1 / P), the variance of the first, of 1 / (2 eta) at the end of each phase that began at
@@ -133,7 +127,6 @@ class Guarded(Learner):
     new_class = "weights 0, as uncertain as at the start; exploration uses the new K"
     default_normalize = "columns"
     default_bias = True
-    knows_classes = True
     takes_scores = True
 
     @property
@@ -374,7 +367,7 @@ class Guarded(Learner):
             # Where the best class is not the label, which stays hidden, the loss is at least that of the next class.
             second = rival(adjusted, best)
             y = played.label if played.label >= 0 else second
-            loss = hinge_at(y == best, adjusted[y] - adjusted[second if y == best else best])
+            loss = smooth_hinge(y == best, adjusted[y] - adjusted[second if y == best else best])
             mistake = 1.0 if y != best else 0.0
             weight, excess = 0.0, 0.0
             if is_known:
@@ -436,7 +429,7 @@ class Guarded(Learner):
         top = argmax(scores)
         other = rival(scores, top) if y == top else top
         m = scores[y] - scores[other]
-        slope = hinge_slope(y == top, m)
+        slope = smooth_slope(y == top, m)
         if slope > 0.0:
             adjusted = played.kept[1 + K : 1 + 2 * K]
             exchange(state.gradients, x, other, y, weight * slope * played.kept[1 + 2 * K])
@@ -445,7 +438,7 @@ class Guarded(Learner):
                 state.slopes[1] += weight * slope * (played.kept[1 + other] - played.kept[1 + y])
         state.sums[SCORER] += weight * loss
         state.sums[SQUARES] += weight * weight * loss * loss * max(0.0, 1.0 - P)
-        state.sums[OWN] += weight * hinge_at(y == top, m)
+        state.sums[OWN] += weight * smooth_hinge(y == top, m)
         state.sums[SEEN] += 1.0
 
     @compiled
@@ -497,7 +490,7 @@ class Guarded(Learner):
         return tuple(Restart(int(state.restarted[0, p]), REASONS[int(state.restarted[1, p])]) for p in places)
 
     def surrogate(self, scores: Floats, greedy: int, y: int) -> float:
-        return smooth_hinge(scores, y)
+        return smooth_hinge(y == argmax(scores), margin(scores, y))
 
     def weights(self, state: Any) -> Floats:
         """Those of the scorer; 0 for a scorer without any."""
@@ -557,39 +550,6 @@ def is_bold(phase: float) -> bool:
 
 
 @helper
-def smooth_hinge(scores: Floats, y: int) -> float:
-    """``(1 - m)^2`` for the greedy class where its margin m is less than 1, and ``1 - 2 m`` for others."""
-    top = argmax(scores)
-    other = rival(scores, top) if y == top else top
-    return hinge_at(y == top, scores[y] - scores[other])
-
-
-@helper
-def hinge_at(is_greedy: bool, m: float) -> float:
-    """The smooth hinge of the greedy class, or of another one, whose margin is m."""
-    if not is_greedy:
-        return 1.0 - 2.0 * m
-    return (1.0 - m) * (1.0 - m) if m < 1.0 else 0.0
-
-
-@helper
-def hinge_slope(is_greedy: bool, m: float) -> float:
-    """Minus the derivative of the smooth hinge by the margin m."""
-    if not is_greedy:
-        return 2.0
-    return 2.0 * (1.0 - m) if m < 1.0 else 0.0
-
-
-@helper
-def begin_comparison(fit: Floats, K: int) -> None:
-    """Begin to compare the values of b as if one round had been wrong at full confidence: scores of 1 for a class that
-    was not the label, and of -1 for the label and all others.
-    """
-    for b in range(fit.size):
-        fit[b] = math.log(math.exp(2.0 * SHARPNESS[b]) + (K - 1.0))
-
-
-@helper
 def cut_length(state: Any, x: Row) -> float:
     """||x||^2 of the row as the guard sees it."""
     return state.rates[CUT] * state.rates[CUT] * x.squared
@@ -644,8 +604,8 @@ def price_labels(state: Any, plan: Plan, x: Row, scores: Floats, greedy: int, de
     for y in range(scores.size):
         c, other = plan.table.game.top[y], r if y == greedy else greedy
         m = scores[y] - scores[other]
-        slope = hinge_slope(y == greedy, m)
-        loss = hinge_at(y == greedy, m)
+        slope = smooth_slope(y == greedy, m)
+        loss = smooth_hinge(y == greedy, m)
         b, g = state.adjusted[y] - state.adjusted[other], state.given[y] - state.given[other]
         squared = slope * slope * (2.0 * length + state.rates[TRUST] * b * b + g * g)
         state.losses[y] = c * loss

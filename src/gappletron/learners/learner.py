@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from gappletron.base.errors import UserError
 from gappletron.base.text import to_kebab_case
 from gappletron.graphs.graph import FeedbackGraph, Plan
-from gappletron.kernel.numerics import LEAST_PROBABILITY, Row, argmax, dot, margin, sharpened_softmax
+from gappletron.kernel.numerics import LEAST_PROBABILITY, Row, argmax, dot, margin, sharpened_softmax, shown_probability
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, freeze
 from gappletron.kernel.types import NO_VECTOR, Floats
@@ -100,15 +100,8 @@ class Round(NamedTuple):
 
 @helper
 def propensity(plan: Plan, played: Round, y: int) -> float:
-    """P_t(y observed) = sum_i p_t(i) A[i, y], at least 2^-53, so that dividing by it is safe."""
-    sole = plan.graph.sole_observer[y]
-    if sole >= 0:
-        return max(LEAST_PROBABILITY, played.probabilities[sole])
-    total = 0.0
-    for i in range(played.probabilities.size):
-        if plan.graph.observers[y, i]:
-            total += played.probabilities[i]
-    return max(LEAST_PROBABILITY, total)
+    """P_t(y observed), at least 2^-53, so that dividing by it is safe."""
+    return max(LEAST_PROBABILITY, shown_probability(plan.graph, played.probabilities, y))
 
 
 @helper
@@ -206,9 +199,6 @@ class Learner(Piece, abstract=True):
 
     new_class: ClassVar[str] = "weights 0"
     """What happens when a class is added while the learner runs: what it starts with, and which formulas change."""
-
-    knows_classes: ClassVar[bool] = False
-    """Whether a formula depends on the number of classes K: then a class changes the others' rounds by being there."""
 
     def grown(self, state: Any, before: int) -> None:
         """Set what the new classes start with, where the fill value will not do; there were `before` classes."""

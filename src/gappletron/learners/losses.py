@@ -219,6 +219,22 @@ class Hinges(Loss, abstract=True):
         """How fast the loss of a class with the margin m falls with it; `right`: the class is y*."""
 
 
+@helper
+def smooth_hinge(right: bool, m: float) -> float:
+    """The smooth hinge of a class with the margin m; `right`: the class is y*."""
+    if not right:
+        return 1.0 - 2.0 * m
+    return (1.0 - m) * (1.0 - m) if m < 1.0 else 0.0
+
+
+@helper
+def smooth_slope(right: bool, m: float) -> float:
+    """Minus the derivative of :func:`smooth_hinge` by m."""
+    if not right:
+        return 2.0
+    return 2.0 * (1.0 - m) if m < 1.0 else 0.0
+
+
 class SmoothHinge(Hinges):
     """The smooth multiclass hinge of Rennie and Srebro (2005), the default: regular for every K >= 2.
 
@@ -231,16 +247,10 @@ class SmoothHinge(Hinges):
     gappletron_name, gaptron_name = "gapsmh", "gaptron-smh"
 
     def value_of(self, m: float, right: bool, classes: int) -> float:
-        if not right:
-            return 1.0 - 2.0 * m
-        if m < 1.0:
-            return (1.0 - m) * (1.0 - m)
-        return 0.0
+        return smooth_hinge(right, m)
 
     def slope(self, m: float, right: bool, classes: int) -> float:
-        if right:
-            return 2.0 * max(0.0, 1.0 - m)
-        return 2.0
+        return smooth_slope(right, m)
 
     def is_regular(self, classes: int) -> bool:
         return True

@@ -309,7 +309,8 @@ def project(state: Any, radius: float) -> None:
 class ProjectedOGD(WithGuarantee):
     """Adaptive gradient descent on the ball of radius B: ``eta_t = sqrt(2) B / sqrt(sum_{j<=t} ||g_j||^2)``.
 
-    ``h = 2 sqrt(2) B`` for every ``||U|| <= B``: the optimizer that bounds are tested and reported with.
+    ``h = 2 sqrt(2) B`` for every ``||U|| <= B`` (Orabona, "A modern introduction to online learning", section 4.2.1,
+    for the diameter 2 B): the optimizer that bounds are tested and reported with.
 
     >>> ProjectedOGD(radius=3)
     ProjectedOGD(radius=3.0)
@@ -331,7 +332,8 @@ class FixedOGD(InBall):
     """Online gradient descent with a fixed rate, projected onto the ball of radius B (Gaptron's); B = inf: no
     projection.
 
-    Its regret is ``||U||^2 / (2 rate) + rate/2 sum ||g||^2``, which is not of the form that the theorems need: no h.
+    Its regret is ``||U||^2 / (2 rate) + rate/2 sum ||g||^2`` (Zinkevich 2003), which is not of the form that the
+    theorems need: no h.
 
     >>> FixedOGD(0.1)
     FixedOGD(rate=0.1, radius=inf)

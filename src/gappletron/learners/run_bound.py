@@ -131,21 +131,14 @@ class RunBound:
             f"For a fixed linear classifier U: at most its loss plus "
             f"{self.distance + self.distance_from_nothing:,.0f} ||U||^2 plus {self.against(0.0):,.1f}.",
         ]
-        if self.uncovered:
-            lines.append(
-                f"Not proved: in {self.uncovered:,} rounds a limit on the exploration hid a label for certain."
-            )
-        if self.latest > self.delay:
-            lines.append(
-                f"Not proved: feedback came up to {self.latest:,} rounds late, and the learner's delay is "
-                f"{self.delay:g}; use auto:delay={self.latest}."
-            )
-        elif self.is_mixed:
-            lines.append("Not proved: feedback was late, and may have come after the guard began a new phase.")
-        if self.taught:
-            lines.append(f"Not proved: {self.taught:,} of the rounds were taught.")
-        if self.undone:
-            lines.append(f"Not proved: the learner was rolled back over {self.undone:,} other rounds.")
-        if self.waiting:
-            lines.append(f"Not proved: the feedback of {self.waiting:,} rounds that reveal something has not come yet.")
-        return "\n".join(lines)
+        is_late = self.latest > self.delay
+        reasons = {
+            f"in {self.uncovered:,} rounds a limit on the exploration hid a label for certain": self.uncovered,
+            f"feedback came up to {self.latest:,} rounds late, and the learner's delay is {self.delay:g}; use "
+            f"auto:delay={self.latest}": is_late,
+            "feedback was late, and may have come after the guard began a new phase": self.is_mixed and not is_late,
+            f"{self.taught:,} of the rounds were taught": self.taught,
+            f"the learner was rolled back over {self.undone:,} other rounds": self.undone,
+            f"the feedback of {self.waiting:,} rounds that reveal something has not come yet": self.waiting,
+        }
+        return "\n".join([*lines, *(f"Not proved: {reason}." for reason, holds in reasons.items() if holds)])

@@ -35,8 +35,7 @@ class DurableModel:
         self._lock = threading.RLock()  # reentrant: a signal handler may save in the middle of a call
         # Return whether this thread is in the middle of a call or of a block of :meth:`hold`.
         self._is_inside: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
-        # Whether the thread that has the lock is in the middle of a call; a handler that raises leaves it
-        # False.
+        # Whether the thread that has the lock is in the middle of a call; a handler that raises leaves it False.
         self._is_busy = False
         # Whether the thread that has the lock is in a block of :meth:`hold`.
         self._is_held = False

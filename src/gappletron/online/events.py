@@ -270,11 +270,8 @@ class Batch:
         :param decision: the round, the action, the greedy class, and the probabilities.
         """
         round, action, greedy = map(int, decision[:BEFORE].tolist())
-        chances, chance, features = (
-            decision[BEFORE:].tobytes(),
-            decision.item(BEFORE + action),
-            crc32(values, crc32(ids)),
-        )
+        chances, chance = decision[BEFORE:].tobytes(), decision.item(BEFORE + action)
+        features = crc32(values, crc32(ids))
         head = self.stop, round, time, action, greedy, chance, graph, int(followed), features
         checksum = _sum_act(head, session, chances, scores)
         own = self.model, self.stop, session, round, time, action, greedy, chance, chances
@@ -282,15 +279,7 @@ class Batch:
         self.stop += 1
         self.nbytes += 200 + len(chances) + len(scores) + len(ids) + len(values)
 
-    def add_acts(
-        self,
-        session: str,
-        time: float,
-        graph: int,
-        rows: Vectors,
-        decisions: Floats,
-        scores: Floats,
-    ) -> None:
+    def add_acts(self, session: str, time: float, graph: int, rows: Vectors, decisions: Floats, scores: Floats) -> None:
         """Add many decisions; `decisions` has a row for each, and so has `scores`, where scores came with the rows."""
         ids, numbers, given = rows.indices.astype(np.int64).tobytes(), rows.values.tobytes(), scores.tobytes()
         size = 8 * scores.shape[1]
@@ -300,18 +289,9 @@ class Batch:
 
     def add_feedback(self, rounds: Sequence[int], time: float, labels: Sequence[int]) -> None:
         """Add feedback for these rounds."""
-        rows = zip(itertools.count(self.stop), rounds, labels, strict=False)
-        self.feedback += [
-            (
-                self.model,
-                seq,
-                round,
-                time,
-                *((SEEN, label) if label >= 0 else (STATUSES[label], None)),
-                _sum_feedback(seq, round, time, label),
-            )
-            for seq, round, label in rows
-        ]
+        for seq, round, label in zip(itertools.count(self.stop), rounds, labels, strict=False):
+            status = (SEEN, label) if label >= 0 else (STATUSES[label], None)
+            self.feedback.append((self.model, seq, round, time, *status, _sum_feedback(seq, round, time, label)))
         self.stop += len(rounds)
         self.nbytes += 100 * len(rounds)
 
@@ -347,24 +327,8 @@ def _add(sum: int, column: Any) -> int:
 
 def read_act(row: Sequence[Any]) -> Decided:
     """Return the decision of a row of `acts`; :class:`Damaged` where its checksums do not fit."""
-    (
-        _,
-        seq,
-        session,
-        round,
-        time,
-        action,
-        greedy,
-        chance,
-        chances,
-        scores,
-        graph,
-        followed,
-        ids,
-        values,
-        sum,
-        whole,
-    ) = row
+    _, seq, session, round, time, action, greedy, chance, *rest = row
+    chances, scores, graph, followed, ids, values, sum, whole = rest
     head = seq, round, time, action, greedy, chance, graph, followed, sum
     features = None
     try:

@@ -27,7 +27,7 @@ from gappletron.data.vectors import Vectors
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.kernel.compiling import list_classes
 from gappletron.kernel.pieces import Piece
-from gappletron.kernel.types import MOST_NARROW, NO_VECTOR, Floats, Vector
+from gappletron.kernel.types import NO_VECTOR, Floats, Vector
 from gappletron.learners.learner import Learner
 from gappletron.learners.run_bound import Restart, RunBound
 from gappletron.online import events, transitions
@@ -369,13 +369,7 @@ class Online(DurableModel):
 
     @changing
     def teach_many(
-        self,
-        X: Any,
-        labels: Iterable[Label],
-        propensity: Any = None,
-        scores: Any = None,
-        *,
-        who: str | None = None,
+        self, X: Any, labels: Iterable[Label], propensity: Any = None, scores: Any = None, *, who: str | None = None
     ) -> None:
         """Learn the labels of many rows, in order: as :meth:`teach` does, in one transaction.
 
@@ -614,18 +608,11 @@ class Online(DurableModel):
     @changing
     def grow(self, features: int, *, who: str | None = None) -> None:
         """Give the model more features; what was learned stays."""
-        if self.grows:
-            raise UserError("features get a row when they first come: nothing must be grown")
-        wanted = whole(features, "features", least=self.features, most=MOST_NARROW)
-        self._make_change(events.Grown(time.time(), wanted), who)
+        self._make_change(events.Grown(time.time(), whole(features, "features")), who)
 
     @changing
     def set_limits(
-        self,
-        *,
-        min_propensity: float | None = None,
-        budget: Budget | str | None = "keep",
-        who: str | None = None,
+        self, *, min_propensity: float | None = None, budget: Budget | str | None = "keep", who: str | None = None
     ) -> None:
         """Go on with other limits on the exploration; what is not given stays. ``budget=None`` removes the budget.
 
@@ -645,12 +632,7 @@ class Online(DurableModel):
         return read_past(*self.stored_as, event, round, list_classes(self.learner))
 
     def roll_back(
-        self,
-        past: Past | None = None,
-        *,
-        event: int | None = None,
-        round: int | None = None,
-        who: str | None = None,
+        self, past: Past | None = None, *, event: int | None = None, round: int | None = None, who: str | None = None
     ) -> None:
         """Let the learner know what it knew before an event of the log, or before the decision of a round.
 

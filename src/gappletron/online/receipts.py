@@ -66,10 +66,7 @@ class Receipt:
 
     graph: FeedbackGraph = part("turn.graph", "The feedback graph of the round.")
 
-    probabilities: Floats = part(
-        "turn.probabilities",
-        "The probability of every action; not to be written to.",
-    )
+    probabilities: Floats = part("turn.probabilities", "The probability of every action; not to be written to.")
 
     @property
     def action(self) -> Label:
@@ -240,8 +237,7 @@ class Receipts:
         self.limits = limits
         self.pending: OrderedDict[int, Receipt] = OrderedDict()  # a dict is slow to find its first of many removed
         self.nbytes = 0
-        # Whether nothing is coming or going, and not too many wait: each change begins by setting it to
-        # False.
+        # Whether nothing is coming or going, and not too many wait: each change begins by setting it to False.
         self.is_settled = True
         self.session = Session.begin(first)
         self.past: dict[str, Session] = {}

@@ -438,7 +438,10 @@ class Sqlite(Database):
                 "then try again"
             )
         if code == "SQLITE_NOTADB":
-            return UserError(f"{self.name!r} is not an SQLite file: name one that Online.open made")
+            return UserError(
+                f"{self.name!r} is not an SQLite file: name one that Online.open made; for a model that was saved, "
+                "make one in Python: Online.open('new.sqlite', start=Online.load('model.npz')).close()"
+            )
         if isinstance(error, sqlite3.ProgrammingError):
             return self.fail("is closed: open it again")
         if code.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):

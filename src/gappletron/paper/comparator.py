@@ -73,13 +73,7 @@ class Buffers(NamedTuple):
 
 
 def add_planes(
-    loss: Loss,
-    weights: Floats,
-    chunk: Chunk,
-    skipped: NDArray[np.bool_],
-    mu: float,
-    gradient: Floats,
-    buffers: Buffers,
+    loss: Loss, weights: Floats, chunk: Chunk, skipped: NDArray[np.bool_], mu: float, gradient: Floats, buffers: Buffers
 ) -> None:
     """Add the planes of a chunk's rounds to `gradient` and `buffers.sums`."""
     for t in range(chunk.labels.size):

@@ -193,8 +193,9 @@ def find_levels(weights: Sequence[Weight], share: tuple[float, float] = (1.0, 1.
     )
 
 
-def adjust(levels: Mapping[str, Weight], rate: float = ERROR_RATE) -> dict[str, str]:
-    """Return one of the three words for every claim, so that all together are wrong with probability at most `rate`.
+def adjust(levels: Mapping[str, Weight]) -> dict[str, str]:
+    """Return one of the three words for every claim, so that all together are wrong with probability at most
+    :data:`ERROR_RATE`.
 
     Holm's method on two hypotheses per claim, that it holds and that it does not.
 
@@ -206,7 +207,7 @@ def adjust(levels: Mapping[str, Weight], rate: float = ERROR_RATE) -> dict[str, 
     )
     found = dict.fromkeys(levels, UNKNOWN)
     for place, (value, name, word) in enumerate(every):
-        if value > rate / (len(every) - place):
+        if value > ERROR_RATE / (len(every) - place):
             break
         found[name] = word
     return found

@@ -53,11 +53,7 @@ class ExponentiatedGradient(Optimizer):
 
     def declare(self) -> Layout:
         """Declare W, the sum of the gradients, and the sum of their squared norms."""
-        return {
-            "weights": Field("features", "classes"),
-            "sums": Field("features", "classes"),
-            "total": Field(least=0),
-        }
+        return {"weights": Field("features", "classes"), "sums": Field("features", "classes"), "total": Field(least=0)}
 
     def scores(self, state: Any, x: Row, out: Floats) -> None:
         dot(state.weights, x, out)
@@ -136,7 +132,6 @@ class PerceptronsFirst(Learner):
     budget: float = 1.0
     then: Learner = named("gapsmh")
 
-    knows_classes = True
     setting = "bandit"
     tunings = named("gapsmh").tunings
 
@@ -152,11 +147,7 @@ class PerceptronsFirst(Learner):
 
     def declare(self) -> Layout:
         """Declare the Perceptrons, the number of their updates, and the state of Gappletron."""
-        return {
-            "perceptrons": Field("features", "classes"),
-            "updates": Field(least=0),
-            "then": self.then.declare(),
-        }
+        return {"perceptrons": Field("features", "classes"), "updates": Field(least=0), "then": self.then.declare()}
 
     def table(self, graph: FeedbackGraph) -> Any:
         return self.then.table(graph)

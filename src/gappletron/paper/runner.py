@@ -217,13 +217,14 @@ def _make_player(task: Task) -> tuple[Player, Counts | Losses]:
 
 def choose_loops(tasks: Iterable[Task]) -> list[Task]:
     """Return one task for each loop that must be compiled: by the classes of the pieces and the padded number of
-    classes. With another update a learner is made of other pieces.
+    classes. With another update or tuning a learner is made of other pieces.
     """
-    found = {}
+    kinds = {}  # tuning thousands of tasks takes a while, one of each kind does not
     for task in tasks:
-        is_updated = any(key == "update" for key, _ in task.pieces.changes)
-        found[list_classes(task.pieces.learner), is_updated, lanes_for(task.classes)] = task
-    return list(found.values())
+        learner, _, _, tuning, _, changes = task.pieces
+        is_updated = any(key == "update" for key, _ in changes)
+        kinds[list_classes(learner), tuning, is_updated, lanes_for(task.classes)] = task
+    return list({(list_classes(tune_learner(task)), lanes_for(task.classes)): task for task in kinds.values()}.values())
 
 
 def prepare(tasks: Iterable[Task], notify: Callable[[int, int], None], processes: int = 1) -> None:

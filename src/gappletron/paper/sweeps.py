@@ -303,23 +303,10 @@ MANY = 200
 
 BOUNDS = (
     *(
-        Sweep(
-            "bounds",
-            graph,
-            NOISY,
-            _in_ball("expectation", "gapsmh", "gaphin") + _in_wide_ball("expectation"),
-        )
+        Sweep("bounds", graph, NOISY, _in_ball("expectation", "gapsmh", "gaphin") + _in_wide_ball("expectation"))
         for graph in PARTIAL
     ),
-    *(
-        Sweep(
-            "bounds",
-            graph,
-            SEPARABLE,
-            _in_ball("expectation-separable", "gapsmh", "gaphin"),
-        )
-        for graph in PARTIAL
-    ),
+    *(Sweep("bounds", graph, SEPARABLE, _in_ball("expectation-separable", "gapsmh", "gaphin")) for graph in PARTIAL),
     *(
         Sweep("bounds", graph, data, _in_ball(tuning, "gapsmh", "gaphin"), repeats=MANY)
         for graph in PARTIAL
@@ -327,10 +314,7 @@ BOUNDS = (
     ),
     # Gradient descent with the rate 1/(2L), for a theorem about separable data: L = 4 for the smooth hinge.
     Sweep(
-        "bounds",
-        "full",
-        NOISY + SEPARABLE,
-        _in_wide_ball("") + _with_optimizer(FixedOGD(0.125, RADIUS), "", "gapsmh"),
+        "bounds", "full", NOISY + SEPARABLE, _in_wide_ball("") + _with_optimizer(FixedOGD(0.125, RADIUS), "", "gapsmh")
     ),
     Sweep("bounds", "full", NOISY + SEPARABLE, _in_ball("", "gapsmh", "gaphin"), repeats=MANY),
     *(Sweep("bounds", graph, NOISY + SEPARABLE, (_make_decoded(graph),)) for graph in (*PARTIAL, "full")),

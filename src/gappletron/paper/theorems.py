@@ -27,17 +27,17 @@ def is_with_high_probability(theorem: str) -> bool:
     return "high-probability" in theorem
 
 
-def find_least_share(runs: int, within: int, confidence: float = CONFIDENCE) -> float:
+def find_least_share(runs: int, within: int) -> float:
     """Return the lower limit of Clopper and Pearson for a probability, when `within` of `runs` independent runs had it.
 
-    It is above the true probability with a probability of at most 1 - `confidence`.
+    It is above the true probability with a probability of at most 1 - :data:`CONFIDENCE`.
 
     >>> round(find_least_share(300, 300), 4), round(find_least_share(10, 10), 4)
     (0.9901, 0.7411)
     """
     from scipy import stats
 
-    return 0.0 if within == 0 else float(stats.beta.ppf(1.0 - confidence, within, runs - within + 1))
+    return 0.0 if within == 0 else float(stats.beta.ppf(1.0 - CONFIDENCE, within, runs - within + 1))
 
 
 def judge_share(runs: int, within: int, delta: float) -> str:

@@ -17,7 +17,6 @@ from gappletron.base.checks import number, whole
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph
 from gappletron.learners.decoded import DEVIATION, EXPLORED, DecodedLogistic
-from gappletron.learners.exploration.decoding import Decoding
 from gappletron.learners.gappletron import Gappletron, constants, find_gamma
 from gappletron.learners.learner import Problem
 from gappletron.learners.optimizers import FixedOGD
@@ -339,8 +338,6 @@ def _bound_decoded(
 ) -> list[Bound]:
     """Return the bounds without K. Before the last round at most min(n, T - 1) were counted: eta_T is not smaller."""
     rule, optimizer = learner.exploration, learner.optimizer
-    assert isinstance(rule, Decoding)
-    assert isinstance(optimizer, FixedOGD)
     ball = optimizer.radius * learner.pace_after(0)  # W is in it while the rate stays the same
     B = problem.radius if problem.radius is not None else 1.0 if math.isinf(ball) else ball
     last = learner.rate_after(min(math.ceil(n), problem.horizon() - 1))
@@ -362,8 +359,6 @@ def _bound_decoded(
 def _refuse_decoded(theorem: Theorem, learner: DecodedLogistic, problem: Problem, B: float, ball: float) -> str | None:
     """Return why a theorem without K does not apply, or None."""
     graph, rule, optimizer = problem.graph, learner.exploration, learner.optimizer
-    assert isinstance(rule, Decoding)
-    assert isinstance(optimizer, FixedOGD)
     largest = learner.largest_rate(problem, theorem is SINGLE)
     if optimizer.rate > largest * (1.0 + 1e-9):
         return f"is proved for a rate of at most {largest:.4g}, and the learner has {optimizer.rate:.4g}"

@@ -29,6 +29,8 @@ VERSION = 3
 MOST_HEADER_BYTES = 2**24
 MOST_MEMBERS = 2**16
 MOST_DIRECTORY_BYTES = 2**24
+# How a file of SQLite begins.
+SQLITE = b"SQLite format 3\0"
 # Who may read and write a new file: it holds what was learned, and rows that wait.
 PRIVATE = 0o600
 # What damaged bytes raise.
@@ -103,6 +105,12 @@ class _Digested:
 def read(path: str | os.PathLike[str], kind: str, rebuild: Rebuild[T]) -> T:
     """Return what `rebuild` makes of the header and the arrays of a file, or raise a UserError that names the file."""
     with _open_file(path) as file:
+        if file.read(len(SQLITE)) == SQLITE:
+            raise UserError(
+                f"{str(path)!r} is a store, not a saved model: save its model in Python, "
+                "Online.from_store(...).save('model.npz')"
+            )
+        file.seek(0)
         return _rebuild(file, kind, rebuild, repr(str(path)))
 
 

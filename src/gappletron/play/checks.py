@@ -44,14 +44,7 @@ def check_tally(player: Any, tally: Tally) -> Tally:
     """Return totals that compiled code may write to; their confusion table has the size of the player's graph."""
     actions, classes = player.graph.visible.shape
     marks, own = len(tally.marks), player.engine.new_tally()
-    shapes = [
-        own.counts.shape,
-        own.sums.shape,
-        own.played.shape,
-        (marks,),
-        (marks, own.counts.size),
-        (marks, own.sums.size),
-    ]
+    shapes = [*(array.shape for array in own[:3]), (marks,), (marks, own.counts.size), (marks, own.sums.size)]
     if not same_types(tally, own) or [array.shape for array in tally[:-1]] != shapes:
         raise UserError("the tally has arrays of other types or sizes: make it with new_tally()")
     if tally.confusion.shape != (actions, classes):

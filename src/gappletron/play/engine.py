@@ -51,8 +51,6 @@ MOST_GRAPHS = 64
 # A record holds the number of its round as a float.
 MOST_ROUNDS = 2**53
 AS_GIVEN = AsGiven()
-NO_MARKS = np.zeros(0, np.int64)
-NO_MARKS.flags.writeable = False
 NO_ROWS = make_chunk(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64))
 # The attributes of an engine that are the machine code of single rounds.
 SINGLE = ("act", "learn")
@@ -271,7 +269,7 @@ class Engine:
 
     def new_tally(self) -> Tally:
         """Return an empty tally."""
-        return rounds.new_tally(NO_MARKS, self.graph.n_actions, self.graph.n_classes)
+        return rounds.new_tally(np.zeros(0, np.int64), self.graph.n_actions, self.graph.n_classes)
 
     @property
     def copies_rows(self) -> bool:

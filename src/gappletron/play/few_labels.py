@@ -22,8 +22,9 @@ policy would do better cannot be told. Teach labels from elsewhere (teach), or h
     """
     if rounds < MANY_ROUNDS or high - low < WIDE or seen > FEW_LABELS * rounds:
         return None
+    labels = {0: "No label was", 1: "Only 1 label was"}.get(seen, f"Only {seen:,} labels were")
     return (
-        f"Only {seen:,} labels were seen in {rounds:,} rounds, and the error may be anything from {low:.2f} to "
+        f"{labels} seen in {rounds:,} rounds, and the error may be anything from {low:.2f} to "
         f"{high:.2f}: whether another policy would do better cannot be told. Teach labels from elsewhere (teach), or "
         "have labels revealed more often (min_propensity, a budget)."
     )

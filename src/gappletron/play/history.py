@@ -124,8 +124,8 @@ class History:
         >>> from gappletron import Greedy, PartialLikelihood, play
         >>> learner = PartialLikelihood(exploration=Greedy())
         >>> runs = play(learner, "synthetic:K=3,d=40,T=1000", "label-efficient")
-        >>> runs[0].labels_seen, runs[0].warning[:44]
-        (0, 'Only 0 labels were seen in 1,000 rounds, and')
+        >>> runs[0].labels_seen, runs[0].warning[:39]
+        (0, 'No label was seen in 1,000 rounds, and ')
         """
         before = self.curve.labels_seen[self.curve.rounds <= self.rounds // 2]
         lately = self.labels_seen - int(before.max(initial=0))

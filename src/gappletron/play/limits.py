@@ -15,6 +15,7 @@ import numpy as np
 from gappletron.base.checks import Label, number, whole
 from gappletron.base.errors import UserError
 from gappletron.graphs.graph import FeedbackGraph, GraphArrays
+from gappletron.kernel.numerics import least_propensity, shown_probability
 from gappletron.kernel.pieces import Piece, compiled, helper
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
@@ -385,19 +386,6 @@ def read_clock(length: float, is_timed: bool, time: Time) -> Clock:
 
 
 @helper
-def least_propensity(graph: GraphArrays, probabilities: Floats) -> float:
-    """Return the least probability with which a label is revealed."""
-    least = 1.0
-    for y in range(graph.observers.shape[0]):
-        propensity = 0.0
-        for i in range(probabilities.size):
-            if graph.observers[y, i]:
-                propensity += probabilities[i]
-        least = min(least, propensity)
-    return least
-
-
-@helper
 def mix(least: float, shares: Floats, graph: GraphArrays, probabilities: Floats) -> None:
     """Mix p to (1 - e) p + e u, with u uniform on the dominating set and the smallest e that gives every label the
     propensity `least`.
@@ -407,10 +395,7 @@ def mix(least: float, shares: Floats, graph: GraphArrays, probabilities: Floats)
     """
     e = 0.0
     for y in range(shares.size):
-        propensity = 0.0
-        for i in range(probabilities.size):
-            if graph.observers[y, i]:
-                propensity += probabilities[i]
+        propensity = shown_probability(graph, probabilities, y)
         if propensity < least:
             e = max(e, (least - propensity) / max(shares[y] - propensity, least - propensity))
     if e > 0.0:

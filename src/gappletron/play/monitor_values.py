@@ -6,6 +6,7 @@ The letters are those of the docs, page Monitoring, as in :mod:`gappletron.play.
 import math
 from typing import Any, NamedTuple
 
+from gappletron.kernel.numerics import least_propensity
 from gappletron.kernel.pieces import helper
 from gappletron.kernel.types import Floats
 
@@ -112,15 +113,5 @@ def predicted_share(k: int, played: Played, is_greedy: bool) -> float:
 @helper
 def largest_x(graph: Any, probabilities: Floats) -> float:
     """Return a number r such that no X of a round is larger than d r: (1 - P) / P for the least propensity P."""
-    least = 1.0
-    for y in range(graph.visible.shape[1]):
-        sole = graph.sole_observer[y]
-        if sole >= 0:
-            least = min(least, probabilities[sole])
-        else:
-            shown = 0.0
-            for i in range(probabilities.size):
-                if graph.observers[y, i]:
-                    shown += probabilities[i]
-            least = min(least, shown)
+    least = least_propensity(graph, probabilities)
     return (1.0 - least) / least if least > 0.0 else math.inf

@@ -57,12 +57,8 @@ def _check_limit(value: Any, name: str) -> Any:
 _check_count = functools.partial(whole, least=1)
 
 
-def _check_memory(value: Any, name: str) -> int | None:
-    return None if value is None else _check_count(value, name)
-
-
-def _check_age(value: Any, name: str) -> float | None:
-    return None if value is None else number(value, name, above=0.0)
+def _check_if_given(check: Callable[..., Any], **limits: Any) -> Callable[[Any, str], Any]:
+    return lambda value, name: None if value is None else check(value, name, **limits)
 
 
 def _check_monitor(value: Any, name: str) -> Watching:
@@ -97,9 +93,7 @@ class PlayerOptions:
         _check_bias,
     )
     monitor: Watching | bool = option(
-        False,
-        "True, or a Watch with its window, to estimate the error from the labels that are seen.",
-        _check_monitor,
+        False, "True, or a Watch with its window, to estimate the error from the labels that are seen.", _check_monitor
     )
     min_propensity: float = option(
         0.0, "Every label is revealed with at least this probability, at most 1 / rho.", _check_limit, may_change=True
@@ -109,7 +103,7 @@ class PlayerOptions:
         None,
         "After this many rounds that reveal something the learner forgets how certain it is. By default it restarts "
         "only where it notices a change.",
-        _check_memory,
+        _check_if_given(whole, least=1),
     )
     max_features: int = option(
         2**20,
@@ -167,7 +161,7 @@ class Options(PlayerOptions):
     pending_age: float | None = option(
         None,
         "For how many seconds a receipt may wait; then it expires. By default there is no such limit.",
-        _check_age,
+        _check_if_given(number, above=0.0),
         may_change=True,
     )
 

@@ -218,10 +218,7 @@ class Player:
 
     max_features: int = part("engine.index.most", "How many features may have a row.")
 
-    features_left_out: int = part(
-        "engine.index.left_out",
-        "How many entries were left out, as there was no row left.",
-    )
+    features_left_out: int = part("engine.index.left_out", "How many entries were left out, as there was no row left.")
 
     @property
     def feature_indices(self) -> NDArray[np.int64]:
@@ -363,11 +360,7 @@ class Player:
                 return turn
 
     def new_turn(
-        self,
-        vector: Vector,
-        graph: FeedbackGraph | None = None,
-        probabilities: Any = None,
-        given: Floats | None = None,
+        self, vector: Vector, graph: FeedbackGraph | None = None, probabilities: Any = None, given: Floats | None = None
     ) -> Turn:
         """Return a turn for a vector of :meth:`place`, whose action :meth:`draw` will draw, or take over from another's
         decision with these probabilities. Nothing is changed.
@@ -577,9 +570,9 @@ class Player:
 
         With ``features="grow"`` it is not needed.
         """
-        wanted = whole(features, "features", least=self.engine.features, most=MOST_NARROW)
         if self.grows:
             raise UserError("features get a row when they first come: nothing must be grown")
+        wanted = whole(features, "features", least=self.engine.features, most=MOST_NARROW)
         if wanted > self.features:
             self._change(Engine.grow, wanted)
 

@@ -129,7 +129,9 @@ class Runs:
         self._positions = match_classes(self.stream.classes, self.graph)
         self._scores = self._check_scores(scores, opened)
         marks = find_marks(curve, self.stream.rounds)
-        seed, rows = PlayerOptions.parse(options).seed, _kind_of_rows(self.stream)
+        seed = PlayerOptions.parse(options).seed
+        kind = "vectors" if self.stream.encoder is None else "records"
+        rows = "transformed" if self.stream.is_transformed else kind
 
         self._runs: list[_Run] = []
         needed = 0
@@ -317,13 +319,6 @@ def _open_graphs(graph: Graphs, stream: Stream, revealing: Label | Sequence[Labe
     if not isinstance(first, FeedbackGraph):
         raise UserError(f"the graph of the first round is {first!r}: the graph of a round must be a FeedbackGraph")
     return first, graph
-
-
-def _kind_of_rows(stream: Stream) -> str:
-    """Return what the rows of a stream are: see :class:`gappletron.Player`."""
-    if stream.is_transformed:
-        return "transformed"
-    return "vectors" if stream.encoder is None else "records"
 
 
 def usable_cores() -> int:

@@ -107,8 +107,7 @@ class HostedModel:
         self.commits = Commits(model.commit, threads)
         self._steps = asyncio.Lock()
         self.activity, self.delays = Activity(), Delays()
-        # Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not
-        # follow.
+        # Since the start: decisions, pieces of feedback, and rounds or feedback that a shadow could not follow.
         self.decisions = self.feedback = self.missed = 0
         self._estimates: tuple[float, dict[str, Any], list[dict[str, Any]]] | None = None
         self._estimating = asyncio.Lock()

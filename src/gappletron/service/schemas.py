@@ -115,8 +115,6 @@ class NewModel(Request, frozen=True):
     name: str
 
 
-# Who asks for a change: it is in the log, unless the token has a name.
-Who = Annotated[str, Meta(min_length=1, max_length=200, description="Who asks, for the log.")]
 # An action, a class, and what the action costs where the class is the label.
 Cost = tuple[Label, Label, float]
 Propensity = Annotated[float, Meta(gt=0.0, le=1.0)]
@@ -140,38 +138,40 @@ class TaughtVector(Request, frozen=True):
     scores: Scores | UnsetType = UNSET
 
 
-class TeachRecords(Request, frozen=True):
+class ChangeRequest(Request, frozen=True, kw_only=True):
+    """A request for a change: who asks is in the log, unless the token has a name."""
+
+    who: Annotated[str, Meta(min_length=1, max_length=200, description="Who asks, for the log.")] | UnsetType = UNSET
+
+
+class TeachRecords(ChangeRequest, frozen=True):
     """Records with their labels: all are learned, or none."""
 
     rows: Annotated[list[TaughtRecord], TaughtRows]
-    who: Who | UnsetType = UNSET
 
 
-class TeachVectors(Request, frozen=True):
+class TeachVectors(ChangeRequest, frozen=True):
     """Vectors with their labels: all are learned, or none."""
 
     rows: Annotated[list[TaughtVector], TaughtRows]
-    who: Who | UnsetType = UNSET
 
 
-class AddClass(Request, frozen=True):
+class AddClass(ChangeRequest, frozen=True):
     """A new class, and what it reveals and is revealed by; without these, the graph of a preset stays that preset."""
 
     name: Label
     reveals: list[Label] | UnsetType = UNSET
     revealed_by: list[Label] | UnsetType = UNSET
     costs: list[Cost] | UnsetType = UNSET
-    who: Who | UnsetType = UNSET
 
 
-class SetGraph(Request, frozen=True):
+class SetGraph(ChangeRequest, frozen=True):
     """All edges, as pairs of an action and a class that it reveals; and costs, of which those that are not given stay,
     or null for 0 and 1. What is left out stays.
     """
 
     edges: list[tuple[Label, Label]] | UnsetType = UNSET
     costs: list[Cost] | UnsetType | None = UNSET
-    who: Who | UnsetType = UNSET
 
 
 class GivenBudget(Request, frozen=True):
@@ -182,32 +182,26 @@ class GivenBudget(Request, frozen=True):
     prices: list[tuple[Label, float]] | None = None
 
 
-class SetLimits(Request, frozen=True):
+class SetLimits(ChangeRequest, frozen=True):
     """Limits on exploration; what is left out stays, and null takes the budget away."""
 
     min_propensity: float | UnsetType = UNSET
     budget: GivenBudget | UnsetType | None = UNSET
-    who: Who | UnsetType = UNSET
 
 
-class Reset(Request, frozen=True):
+class Reset(ChangeRequest, frozen=True):
     """The learner is to forget what may be out of date."""
 
-    who: Who | UnsetType = UNSET
 
-
-class RollBack(Request, frozen=True):
+class RollBack(ChangeRequest, frozen=True):
     """How far the learner is to go back: to before an event of the log, or before the decision of a round."""
 
     event: int | UnsetType = UNSET
     round: int | UnsetType = UNSET
-    who: Who | UnsetType = UNSET
 
 
-class Promote(Request, frozen=True):
+class Promote(ChangeRequest, frozen=True):
     """The shadow is to decide, and its champion is to follow."""
-
-    who: Who | UnsetType = UNSET
 
 
 class Changed(Struct, frozen=True):

@@ -59,11 +59,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    app: ASGIApp,
-    listening: socket.socket,
-    max_connections: int,
-    ready: Callable[[], Any],
-    log_level: str = "warning",
+    app: ASGIApp, listening: socket.socket, max_connections: int, ready: Callable[[], Any], log_level: str = "warning"
 ) -> None:
     """Serve until SIGTERM or SIGINT: then accept nothing more, finish what was begun, and let the application close.
 

@@ -3,7 +3,6 @@
 import hmac
 import ipaddress
 import os
-import stat
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -80,11 +79,6 @@ def check_host(host: str, tokens: Sequence[Token]) -> None:
             f"the host {host!r} can be reached from other machines, and there is no token: give --token-file, or stay "
             "on 127.0.0.1"
         )
-
-
-def is_open_to_others(path: str | os.PathLike[str]) -> bool:
-    """Whether users beside the owner and the group of a file may read it."""
-    return bool(Path(path).stat().st_mode & stat.S_IROTH)
 
 
 def read_tokens(path: str | PathLike[str], *, may_change: bool = True) -> list[Token]:

@@ -37,8 +37,7 @@ class Encoder:
     :param ngrams: up to so many words in a row become a feature of their own.
     :param strict: records must have the declared columns, and no others; they are refused otherwise.
     :param names: models keep the names of the first 100,000 columns, categories and words that they learn, in plain
-        text, for :meth:`gappletron.Online.feature_weights`. A record with new ones takes
-        about 0.1 milliseconds more.
+        text, for :meth:`gappletron.Online.feature_weights`. A record with new ones takes about 0.1 milliseconds more.
 
     A record is a mapping from the names of columns to values (a dict, a row of a pandas frame), a named tuple, or a
     text. Columns that are not declared go by their values: numbers and booleans are numeric; of a text, the whole and

@@ -3,14 +3,13 @@
 from typing import Any
 
 from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import GOLDEN
 from gappletron.kernel.pieces import NotNegative, seldom
 from gappletron.kernel.state import Layout, Scratch
 from gappletron.kernel.types import Floats
 from gappletron.learners.exploration.barrier import work_space
 from gappletron.learners.exploration.minimax import ANY, Game, least_play, make_game, worst
 from gappletron.learners.exploration.rules import Exploration, Outlook
-
-GOLDEN = 0.6180339887498949  # the golden section, (sqrt(5) - 1) / 2
 
 
 class Optimised(Exploration):

@@ -385,8 +385,8 @@ class InverseGap(Exploration):
     needs_estimates = True
 
     def declare(self) -> Layout:
-        """n, and the rounds; for one round V, ``scale * n/K``, the least share of exploration,
-        the gaps of the classes (y* has that of the closest class), and what the actions cost more than y*.
+        """n, and the rounds; for one round V, ``scale * n/K``, the least share of exploration, the gaps of the classes
+        (y* has that of the closest class), and what the actions cost more than y*.
         """
         return {
             "informed": Field(dtype="int64", least=0),

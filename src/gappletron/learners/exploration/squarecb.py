@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gappletron.graphs.graph import FeedbackGraph, Plan
+from gappletron.kernel.numerics import GOLDEN
 from gappletron.kernel.pieces import NotNegative, seldom
 from gappletron.kernel.state import Field, Layout, Scratch
 from gappletron.kernel.types import Floats
@@ -43,7 +44,6 @@ BANDIT, FULL, SOLE, ANY = range(4)
 NEWTON_STEPS = 100  # at most so many, for the bandit graph: about six are needed
 SEARCH_STEPS = 52  # golden sections of ln q: then it is known to 4e-10
 LEAST_SHARE = -27.0  # ln of the least probability with which the revealing action is played
-GOLDEN = 0.6180339887498949  # the golden section, (sqrt(5) - 1) / 2
 BARRIER_STEPS = 80  # at most so many steps of the interior point method: 25 to 50 are needed
 ACCURACY = 1e-6  # where the interior point method stops, relative to the larger of 1 and the regret
 GROWTH = 15.0  # the factor by which the weight of the objective, against the barrier, grows from step to step
@@ -107,7 +107,7 @@ class SquareCB(Exploration):
 
     least, where P_p(k) is the probability that p reveals class k (Zhang, Zhang, Vrousgou, Luo, Mineiro 2023). On the
     bandit graph this is inverse gap weighting, ``p_a = 1 / (lambda + gamma_t (c_a - min c))``. A query has its known
-    cost, and for other costs than 0 and 1 the squares are those of the costs (module decision_estimation).
+    cost, and for other costs than 0 and 1 the squares are those of the costs (see the docstring of the module).
 
     >>> SquareCB()
     SquareCB(scale=10.0)

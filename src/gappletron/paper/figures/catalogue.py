@@ -29,19 +29,14 @@ def _make(id: str, title: str, draw: Callable[..., Drawn | None], *sweeps: str, 
 
 def _make_grids(sweep: str, graph: str, best: int, only_t: int, theory: int) -> tuple[Figure, ...]:
     """Return the grids of a sweep with each learner's better tuning and with either, by their numbers in the paper."""
-    return (
-        _make(f"{sweep}-best", f"{graph}, each learner with its better tuning", grids.draw_grid, sweep, paper=best),
-        _make(
-            f"{sweep}-only-t",
-            f"{graph}, all parameters 1 except T",
-            grids.draw_grid,
-            sweep,
-            tunings=ONLY_T,
-            paper=only_t,
-        ),
-        _make(
-            f"{sweep}-theory", f"{graph}, tuned by theory", grids.draw_grid, sweep, tunings=("theory",), paper=theory
-        ),
+    grid_by_tuning = (
+        ("best", "each learner with its better tuning", None, best),
+        ("only-t", "all parameters 1 except T", ONLY_T, only_t),
+        ("theory", "tuned by theory", ("theory",), theory),
+    )
+    return tuple(
+        _make(f"{sweep}-{name}", f"{graph}, {words}", grids.draw_grid, sweep, tunings=tunings, paper=number)
+        for name, words, tunings, number in grid_by_tuning
     )
 
 
