@@ -301,9 +301,8 @@ def test_the_same_key_twice_at_once(mail):
 def test_requests_that_come_together_share_a_commit(mail, monkeypatch):
     app = create_app([HostedModel("mail", mail)])
     calls = []
-    monkeypatch.setattr(
-        mail._contents.journal, "_write", lambda original=mail._contents.journal._write: (calls.append(1), original())
-    )
+    write = mail._contents.journal._write
+    monkeypatch.setattr(mail._contents.journal, "_write", lambda bundles: (calls.append(1), write(bundles)))
 
     async def many():
         send = Browser(app).send
