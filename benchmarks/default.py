@@ -25,7 +25,7 @@ from gappletron import FeedbackGraph, Synthetic, open_stream, play
 FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 PRESETS = ("full", "filtering", "label-efficient", "bandit")
 LEARNERS = ("auto", "one-against-all")
-ROWS, SEEDS = 10_000, 2
+ROWS, SEEDS = 10_000, 4
 
 # The number of features of the svmlight files, and the label columns of the tables.
 FEATURES = {"sms_spam": 16384, "spamassassin_stream": 39916, "reuters21578": 65536, "news20": 65536}

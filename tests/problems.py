@@ -51,6 +51,9 @@ OPTIMIZERS = {
 
 EXPLORATIONS = {"top-up": TopUp, "paper": Paper}
 
+# No rounds to mark in the tally of a run.
+NO_MARKS = np.zeros(0, np.int64)
+NO_MARKS.flags.writeable = False
 GRAPHS = {
     "bandit": FeedbackGraph.bandit(5),
     "bandit of two": FeedbackGraph.bandit(2),

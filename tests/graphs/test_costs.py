@@ -41,9 +41,8 @@ from gappletron.graphs.open import open_graph, read_costs as parsed_costs
 from gappletron.kernel.numerics import dot
 from gappletron.learners.learner import cost_of
 from gappletron.learners.registry import check_can_play
-from gappletron.play.engine import NO_MARKS
 from gappletron.play.rounds import new_tally
-from problems import random_graph, small_stream
+from problems import NO_MARKS, random_graph, small_stream
 
 FEATURES = 5
 MAIL = {("spam", "ham"): 10}

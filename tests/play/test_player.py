@@ -25,11 +25,9 @@ from gappletron import (
 from gappletron.kernel.numerics import add_outer, argmax, dot
 from gappletron.play.rounds import new_tally
 from gappletron.play.turns import NEW
-from problems import playable, random_graph, small_stream
+from problems import NO_MARKS, playable, random_graph, small_stream
 
 FEATURES = 5
-NO_MARKS = np.zeros(0, np.int64)
-NO_MARKS.flags.writeable = False
 
 
 def chunk_of(graph: FeedbackGraph, X: np.ndarray, y: np.ndarray):
