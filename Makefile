@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# One more than there are processors: many tests wait for processes that they have started.
+# One more than there are processors: many tests wait for processes that they have started. These are many, so the
+# modules are compiled once, whatever the environment says.
 WORKERS = $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .PHONY: reproduce docs test test-lowest stress demo bench clean
@@ -20,7 +21,7 @@ test:  ## everything that CI runs: linter, types, layers, tests, examples
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --doctest-modules src tests
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal --doctest-modules src tests
 	$(MAKE) test-lowest
 
 test-lowest: .venv-lowest/installed  ## some of the tests with the lowest versions of the dependencies

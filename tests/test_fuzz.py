@@ -19,7 +19,7 @@ sys.path.insert(0, str(FUZZ))
 import targets  # noqa: E402
 
 CASES = sorted(path for path in (FUZZ / "corpus").rglob("*") if path.is_file())
-SECONDS = 5
+SECONDS = 3
 
 
 @pytest.mark.parametrize("name", sorted(targets.TARGETS))
